@@ -37,15 +37,15 @@ def draw_traces(
     values: bool = False,
     follows: bool = True,
     more: Mapping[str, object] | None = None,
-    on_hide: Callable[[dict], None] | None = None,
+    on_word: Callable[[dict], None] | None = None,
 ) -> tuple[str, str] | None:
     """Draw one or more sentences side by side, titled by their texts or by `titles`.
 
     `heads` are on at first, by default those that answer at the token, else the chosen one; positions count
     from 0. As many layers and heads are sent as fit, with `values` also q, k and v. A choice in a view that
     `follows` moves the scene; other views are for texts that are not the scene's. `more` is added to the
-    header; `on_hide` is called with the choice when a word is hidden. Returns the name and the digest of the
-    payload if it has every weight of a text that is not long.
+    header; `on_word` is called with the choice when a word is hidden or typed over. Returns the name and the
+    digest of the payload if it has every weight of a text that is not long.
     """
     others = tuple(map(weakref.ref, traces[1:]))
     place = {"layer": layer, "head": head}
@@ -63,7 +63,7 @@ def draw_traces(
         nth = focus.sentence - 1
         header["asked"] = {"nth": nth} | _asked(traces[nth].sides, focus)
     height = WITH_MATRICES if values else HEIGHT
-    digest = _mount(header, blob, key, height, follows=follows, on_hide=on_hide)
+    digest = _mount(header, blob, key, height, follows=follows, on_word=on_word)
     return (key, digest) if is_whole else None
 
 
@@ -152,16 +152,16 @@ def _mount(
     height: int,
     *,
     follows: bool = False,
-    on_hide: Callable[[dict], None] | None = None,
+    on_word: Callable[[dict], None] | None = None,
 ) -> str:
-    """Mount the view. With `follows` it looks at the focus; without `on_hide` words cannot be hidden.
+    """Mount the view. With `follows` it looks at the focus; without `on_word` words stay as they are.
 
     Returns the digest of the blob.
     """
 
-    def hide() -> None:
-        if on_hide and key in st.session_state:  # the key is gone if the reader has left the page at once
-            on_hide(st.session_state[key].hidden)
+    def change() -> None:
+        if on_word and key in st.session_state:  # the key is gone if the reader has left the page at once
+            on_word(st.session_state[key].changed)
 
     def explain() -> None:
         st.session_state[EXPLAINED] = st.session_state[key].explained
@@ -171,7 +171,7 @@ def _mount(
         key=key,
         data=header | {"digest": digest, "follows": follows},
         height=height,
-        on_hidden_change=hide,
+        on_changed_change=change,
         on_explained_change=explain,
     )
     components.send(key, blob, key=f"{key}_blob")

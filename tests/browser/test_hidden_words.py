@@ -1,4 +1,4 @@
-"""Hiding words in the view, in either sentence, and showing them again."""
+"""Words of the view, in either sentence: typed over, hidden, and shown again."""
 
 from urllib.parse import urlencode
 
@@ -26,3 +26,25 @@ def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden_in_its_own_sente
     page.keyboard.press("Control+Enter")
     settled(page)
     assert view.chosen_word() == "saw\u2009₁"  # a new sentence: its verb, and not the one of that name
+
+
+def test_a_word_is_typed_over_where_it_stands(visit, app, eye, settled):
+    text = "The dog saw the cat."
+    page = visit(f"{app}?{urlencode({'text': text, 'twin': ''})}")
+    view, typed = eye(page, "head_view"), page.locator(".st-key-text textarea")
+    word, field = view.view.locator(".strip .token", has_text="cat"), view.view.locator(".strip input")
+    word.dblclick()
+    field.press("Escape")
+    expect(word).to_be_visible()
+    word.dblclick()
+    field.fill("bird")
+    field.press("Enter")
+    expect(typed).to_have_value("The dog saw the bird.")
+    settled(page)
+    assert view.chosen_word() == "bird"
+    view.button("Change “bird”").click()
+    field.fill("fish")
+    view.view.locator(".status").click()  # losing focus commits, too
+    expect(typed).to_have_value("The dog saw the fish.")
+    page.go_back()
+    expect(typed).to_have_value("The dog saw the bird.")

@@ -225,11 +225,17 @@ def hide(click, move):
 
     def send(app, word: int, panel: int = 0, **chosen: int):
         move(app, token=word + 1, sentence=panel + 1, **chosen)
-        app = click(app, "head_view", {"panel": panel, "word": word}, "hidden")
+        app = click(app, "head_view", {"panel": panel, "word": word}, "changed")
         assert not app.error
         return app
 
     return send
+
+
+def test_a_word_is_typed_over_in_its_own_sentence(opened, click, tokens):
+    app = click(opened(), "head_view", {"panel": 1, "word": 11, "text": "very wide"}, "changed")
+    assert typed_sentences(app) == (TYPED, Scene.twin.replace("wide", "very wide"))
+    assert [len(sentence) for sentence in tokens(app)] == [13, 14]
 
 
 def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, eye, place):

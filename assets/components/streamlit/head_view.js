@@ -50,11 +50,12 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const moved = () => {
     if (root.view) goTo(linkOf(root.view.selection, heldFocus()));
   };
-  /** @param {number} nth @param {number} token */
-  const hide = (nth, token) => {
-    move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) }); // its word is another then
+  // Its word is another then: the focus stays at its place.
+  /** @param {number} nth @param {number} token @param {string} [text] none hides the word or gives it back */
+  const change = (nth, token, text) => {
+    move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) });
     report();
-    setTriggerValue("hidden", { panel: nth, word: token });
+    setTriggerValue("changed", { panel: nth, word: token, text });
   };
   /** @param {import("../view/head_view.js").AskedNumber} place */
   const explain = (place) => {
@@ -70,7 +71,8 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const view = showView(root, header, panels, {
     open,
     moved,
-    hide: data.hides ? hide : null,
+    hide: data.hides ? change : null,
+    rewrite: data.rewrite ? change : null,
     page,
     explain: data.explains ? explain : null,
   });

@@ -22,6 +22,7 @@ import { followPointer } from "./pointer.js";
 import { Selection } from "./selection.js";
 import { swing } from "./swing.js";
 import { showBar, showChips, showFoot } from "./toolbar.js";
+import { typeOver } from "./typed_over.js";
 
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
@@ -66,6 +67,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  *   nothing of heads that find nothing, and the answers beside the title
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
+ * @property {string} [rewrite] what typing over a word is called, where that can be done
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {string} [block] the same for the edge from the chosen word to the one it looks at most
  * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
@@ -91,6 +93,7 @@ import { showBar, showChips, showFoot } from "./toolbar.js";
  * @property {((chosen: import("./selection.js").Chosen) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
+ * @property {((nth: number, token: number, word: string) => void) | null} [rewrite] put another word in the place of one
  * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
@@ -135,6 +138,10 @@ export class HeadView {
       const { hideable } = this;
       if (hideable) this.page.hide?.(hideable.nth, hideable.token);
     },
+    rewrite: () => {
+      const { nth, single } = this.selection;
+      if (single) this.#rewrite(nth, single.token);
+    },
   };
 
   /** @param {HTMLElement} root */
@@ -168,6 +175,11 @@ export class HeadView {
     for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
     root.addEventListener("keydown", (event) => this.#press(event));
     root.addEventListener("click", () => this.#takeKeys());
+    root.addEventListener("dblclick", (event) => {
+      const word = targetOf(event)?.closest(".token");
+      const nth = this.drawings.findIndex(({ head, box }) => head.contains(word ?? null) || box.contains(word ?? null));
+      if (word instanceof HTMLElement && nth >= 0) this.#rewrite(nth, Number(word.dataset.at));
+    });
     root.addEventListener("pointerdown", (event) => {
       for (const menu of root.querySelectorAll(".menu[open]")) {
         if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
@@ -274,7 +286,7 @@ export class HeadView {
   // After a click on something without keys of its own, keys are those of the sentence in focus.
   #takeKeys() {
     const { activeElement } = treeOf(this.root);
-    if (this.root.contains(activeElement) && !activeElement?.closest(".strip")) return;
+    if (this.root.contains(activeElement) && !activeElement?.matches(".strip .scroll")) return;
     this.drawings[this.selection.nth]?.drawing.list.focus({ preventScroll: true });
   }
 
@@ -425,8 +437,32 @@ export class HeadView {
     const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
     const [edge, block] = [this.edge, header.block];
     const trial = edge && block ? { text: fill(block, edge.words), href: withoutEdge(edge) } : null;
-    const name = this.hideable?.name ?? null;
-    showFoot(this.foot, header.texts, isPinned, name, trial, fitted || areSmall ? fitted : null, this.actions);
+    const { nth, single } = selection;
+    const acts = { hide: this.hideable?.name, rewrite: single && this.rewriting(nth, single.token) };
+    showFoot(this.foot, header.texts, isPinned, acts, trial, fitted || areSmall ? fitted : null, this.actions);
+  }
+
+  // What typing over a word is called; null where that cannot be done.
+  /** @param {number} nth @param {number} token */
+  rewriting(nth, token) {
+    const { header, panels, state } = this.selection;
+    const panel = panels[nth];
+    const isFixed = !this.page.rewrite || panel.two || state.words || panel.special.query.has(token);
+    return !isFixed && header.rewrite && this.#wordOf(nth, token)
+      ? fill(header.rewrite, { word: isolated(panel.tokens[token]) })
+      : null;
+  }
+
+  // The element of a word in its sentence, which stands above the drawing.
+  /** @param {number} nth @param {number} token */
+  #wordOf(nth, token) {
+    return elementsIn(this.drawings[nth].head, `.prose [data-at="${token}"]`)[0];
+  }
+
+  /** @param {number} nth @param {number} token */
+  #rewrite(nth, token) {
+    const name = this.rewriting(nth, token);
+    if (name) typeOver(this.#wordOf(nth, token), name, (word) => this.page.rewrite?.(nth, token, word));
   }
 
   // The one word that is chosen, and what hiding it is called; null where it cannot be hidden.

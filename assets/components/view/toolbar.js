@@ -25,6 +25,7 @@ import { CHOICES } from "../scene/schema.js";
  * @property {(kind: SavedKind) => void} save
  * @property {() => void} release
  * @property {() => void} hide
+ * @property {() => void} rewrite
  */
 
 const SEGMENTS = 16; // layers that get a button each
@@ -291,20 +292,21 @@ function chip(selection, head, actions) {
 }
 
 /**
- * Below the drawing: how to unpin what is pinned, how to hide it, what would be without the edge that it looks along,
- * and how to see weights that are all small.
+ * Below the drawing: how to unpin what is pinned, how to hide it or type another word, what would be without the edge
+ * that it looks along, and how to see weights that are all small.
  * @param {HTMLElement} foot
  * @param {Record<string, string>} texts
  * @param {boolean} isPinned
- * @param {string | null} hiding what hiding the one word that is chosen is called, null where it cannot be hidden
+ * @param {{ hide?: string | null, rewrite?: string | null }} acts on the one word that is chosen, and what they are called
  * @param {{ text: string, href: string } | null} trial a link to the sentence without that edge
  * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
  * @param {Actions} actions
  */
-export function showFoot(foot, texts, isPinned, hiding, trial, fitted, { release, hide, set }) {
+export function showFoot(foot, texts, isPinned, acts, trial, fitted, { release, hide, rewrite, set }) {
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
-  if (hiding) parts.push(makeButton(hiding, "", (event) => event.detail > 1 || hide()));
+  if (acts.rewrite) parts.push(makeButton(acts.rewrite, "", rewrite));
+  if (acts.hide) parts.push(makeButton(acts.hide, "", (event) => event.detail > 1 || hide()));
   if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.text }));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
   const now = parts.map((part) => part.textContent + part.ariaPressed + ("href" in part ? part.href : "")).join("|");

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, Tokens
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES, VIEWED
 from mha_core.training.lexicon import HIDDEN
@@ -17,9 +17,12 @@ from pages._kit import (
     head_labels,
     head_view,
     model_info,
+    state,
 )
 from pages._kit.text import t, template
 from pages.see._heads import hidden_words
+
+MAX_WORD = 100  # characters typed over a word
 
 
 def show(
@@ -57,16 +60,27 @@ def show(
     # A session keeps this function, which therefore must not hold a trace with all its results.
     tokens = {field: one.tokens for field, one in traces.items()}
 
-    def hide(chosen: dict) -> None:
+    def change(chosen: dict) -> None:
         field = list(tokens)[chosen["panel"]]
-        hidden_words.toggle(tokens[field], chosen["word"], field)
+        if word := chosen.get("text"):
+            _type_over(tokens[field], chosen["word"], word, field)
+        else:
+            hidden_words.toggle(tokens[field], chosen["word"], field)
 
     focus: dict[str, Any] = {"layer": layer, "head": head, "token": token}
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":
+        if scene.source != "model":  # whose pieces are not always words
+            more["rewrite"] = template("heads.rewrite")
         more |= {"without": t("heads.without"), "block": template("heads.block")}
-    return head_view.draw_traces(every, **focus, values=True, more=more, on_hide=hide)
+    return head_view.draw_traces(every, **focus, values=True, more=more, on_word=change)
+
+
+def _type_over(tokens: Tokens, at: int, word: str, field: str) -> None:
+    start, end = tokens.spans[at]
+    text = tokens.text[:start] + word[:MAX_WORD] + tokens.text[end:]
+    state.go(**{field: text, "token": at + 1})
 
 
 class SentenceWords(NamedTuple):

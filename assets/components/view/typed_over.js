@@ -1,0 +1,32 @@
+// A word of the sentence is typed over where it stands. Enter and losing focus commit the word, Escape gives it back.
+
+import { make } from "../page/elements.js";
+
+/**
+ * @param {HTMLElement} element of the word
+ * @param {string} name of the field, to screen readers
+ * @param {(word: string) => void} commit another word
+ */
+export function typeOver(element, name, commit) {
+  const word = element.querySelector("bdi");
+  if (!word) return;
+  const before = word.textContent ?? "";
+  const input = Object.assign(make("input"), { value: before, ariaLabel: name, size: Math.max(4, before.length) });
+  let isOpen = true;
+  /** @param {boolean} isKept */
+  const close = (isKept) => {
+    if (!isOpen) return; // a field that is taken away loses its focus, too
+    isOpen = false;
+    input.replaceWith(word);
+    const after = input.value.trim();
+    if (isKept && after && after !== before) commit(after);
+  };
+  for (const act of ["click", "dblclick", "keydown"]) input.addEventListener(act, (event) => event.stopPropagation());
+  input.addEventListener("keydown", ({ key, isComposing }) => {
+    if (!isComposing && (key === "Enter" || key === "Escape")) close(key === "Enter");
+  });
+  input.addEventListener("blur", () => close(true));
+  word.replaceWith(input);
+  input.focus();
+  input.select();
+}
