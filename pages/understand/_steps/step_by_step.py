@@ -66,12 +66,12 @@ def _steps() -> None:
                 with words:
                     st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
                     st.markdown("\n\n".join(_sentences(step)))
+                    if step.code:
+                        st.code(step.code, language=None)  # colours of syntax are too pale on our paper
                 with formula.container(key=f"formula-{step.name}"):
                     st.latex(rf"\large {step.formula}")
                     if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                         st.latex(symbolic_scores(layer))
-                if step.code:
-                    formula.code(step.code, language=None)  # colours of syntax are too pale on our paper
     alone = layer.sides.same and layer.n_query <= MAX_ALONE
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:
