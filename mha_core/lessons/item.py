@@ -37,6 +37,13 @@ class Key(NamedTuple):
     margin: float
 
 
+class Locked(NamedTuple):
+    """An answer that stands, and the language in which its question was asked; "" where that is not known."""
+
+    answer: str
+    language: str
+
+
 @dataclass(frozen=True)
 class Run:
     """An answer run in the model: the scene's own trace, and the one in which the answer holds.

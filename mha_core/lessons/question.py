@@ -255,7 +255,7 @@ class Choose(Question):
 
 @dataclass(frozen=True)
 class Estimate(Question):
-    """A number on a line, right within a tenth of the line.
+    """A number on a line: a count is right if it is exact, any other number within a tenth of the line.
 
     "weight" and "score" are the weight and the scaled score of the token and the looked-at word; "row_sum" is
     what the token's row would sum to if softmax went over the whole matrix; "d_k" is the width of a head's
@@ -267,6 +267,7 @@ class Estimate(Question):
     quantity: str = "weight"
 
     QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "row_sum", "d_k", "cache")
+    COUNTS: ClassVar[tuple[str, ...]] = ("d_k", "cache")
 
     def __post_init__(self) -> None:
         one_of("quantity", self.quantity, self.QUANTITIES)
@@ -330,7 +331,8 @@ class Estimate(Question):
 
     def is_right(self, item: Item, answer: str) -> bool:
         (low, high), _ = self.line(item), item.key
-        return abs(self._read(item, answer) - self.number(item)) <= ON_LINE * (high - low)
+        tolerance = 0 if self.quantity in self.COUNTS else ON_LINE * (high - low)
+        return abs(self._read(item, answer) - self.number(item)) <= tolerance
 
     def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
         number = self._read(item, answer)

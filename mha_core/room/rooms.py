@@ -24,6 +24,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mha_core.errors import MhaError, shown
+from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson
 from mha_core.lessons.question import MAX_TEXT
 from mha_core.room import receipt, schema
@@ -399,12 +400,12 @@ class Seat:
             )
         return answer
 
-    def answers(self) -> dict[tuple[int, int], str]:
+    def answers(self) -> dict[tuple[int, int], Locked]:
         """The answers of this student, by screen and vote."""
         with self._rooms._reading() as act:
             self._row(act)
             rows = act.execute(select(answers).where(answers.c.student_id == self._id))
-            return {(row.screen, row.vote): row.answer for row in rows}
+            return {(row.screen, row.vote): Locked(row.answer, row.language) for row in rows}
 
     def at(self, screen: int) -> None:
         """The student looks at that screen now."""

@@ -7,7 +7,7 @@ import pytest
 
 from mha_core import resources
 from mha_core.focus.focus import Focus
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, Locked
 from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point
 from pages.learn._lessons import answers, library, reveal
@@ -163,7 +163,7 @@ def test_a_locked_answer_is_run_and_stands_in_the_link(kind, lesson, component, 
     marks = {right: "lessons.right", wrong: "lessons.other"}
     for answer in filter(None, (right, wrong)):
         app = act(lesson(NUMBERS[kind]), do="lock", answer=answer)
-        assert answers.read(link(app)) == {NUMBERS[kind]: answer}
+        assert answers.read(link(app)) == {NUMBERS[kind]: (answer, "en")}
         reveal = component(app, "lesson_reveal")
         assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))
         assert reveal["notice"] == f"Noticed *{kind}*."
@@ -237,7 +237,7 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert f"“{data['question']['queries'][data['question']['query']]}”" in data["ask"]
     app = act(app, do="lock", answer="1")
     assert component(app, "lesson_reveal")["like"]
-    assert link(app) == "1-7"
+    assert link(app) == "1.en-7"
     assert link(app, "like") == "1-1"  # so is its answer
     again = lesson(NUMBERS["point"], like="1-1", answers="1-7")
     assert told(component, again) == told(component, app)
@@ -285,14 +285,26 @@ def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, compon
 
 
 @pytest.mark.parametrize(
-    "locked", [{1: "3", 2: "3:60,7:40"}, {3: "a ~ b % c-d", 12: "cut,from=9,to=3"}, {7: "因为它累了。"}, {}]
+    "texts", [{1: "3", 2: "3:60,7:40"}, {3: "a ~ b % c-d", 12: "cut,from=9,to=3"}, {7: "因为它累了。"}, {}]
 )
-def test_answers_are_read_as_they_were_written(locked):
+@pytest.mark.parametrize("language", ["zh", ""])
+def test_answers_are_read_as_they_were_written(texts, language):
+    locked = {number: Locked(text, language) for number, text in texts.items()}
     assert answers.read(answers.written(locked)) == locked
 
 
 def test_a_code_has_bounds_and_what_is_none_is_left_out():
-    long = dict.fromkeys(range(1, 25), "why " * 150)
+    long = dict.fromkeys(range(1, 25), Locked("why " * 150, "en"))
     assert len(answers.written(long)) <= 10_000
     assert len(answers.read(answers.written(long))) > 10
-    assert answers.read("x~1~-3~0-2~2-~ 3-4~5-6") == {5: "6"}
+    assert answers.read("x~1~-3~0-2~2-~ 3-4~1.e-2~5-6") == {5: ("6", "")}
+
+
+def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, component, english, act):
+    app = opened_on(PAGE, lesson="heads", answers="1.zh-2", lang="en")
+    data = component(app, "lesson")
+    assert (data["question"]["words"][1], "**它**" in data["ask"]) == ("动物", True)
+    assert component(app, "lesson_reveal")["mark"] == english("lessons.right")
+    app = act(app, do="go", number=2)
+    assert component(app, "lesson")["question"]["words"][1] == "The"
+    assert link(act(app, do="lock", answer="7")) == "1.zh-2~2.en-7"

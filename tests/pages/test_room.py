@@ -309,7 +309,10 @@ def test_without_the_database_the_answer_waits(opened_on, component, act, desk, 
 def test_a_room_that_is_deleted_says_so_and_leaves_the_answers_to_take_along(component, act, desk, seated):
     app = lock(act, lock(act, seated(), "3"), "4", screen=2)
     along = component(app, "room")["along"]
-    assert (along["lesson"], answers.read(along["answers"])) == ("heads", {1: "3", 2: "4"})
+    assert (along["lesson"], answers.read(along["answers"])) == (
+        "heads",
+        {1: ("3", "en"), 2: ("4", "en")},
+    )
     desk.delete()
     app = lock(act, app, "3", screen=3)
     assert component(app, "room")["gone"] == "This room is closed, and everything in it is deleted."

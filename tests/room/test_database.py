@@ -84,7 +84,7 @@ def test_a_database_of_the_first_schema_is_brought_to_this_one(url, lesson):
     rooms = Rooms(url)
     assert rooms.counts() == {"rooms": 1, "students": 1, "answers": 1}
     seat = rooms.enter("K7QM2X", token(signing, 1))
-    assert (seat.student().name, seat.answers()) == ("Ada", {(1, 1): "3"})
+    assert (seat.student().name, seat.answers()) == ("Ada", {(1, 1): ("3", "en")})
     assert rooms.room("K7QM2X").lesson == lesson
     rooms.close()
 

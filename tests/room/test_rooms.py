@@ -158,7 +158,7 @@ def test_an_answer_is_written_once(desk, sit):
     assert seat.keep(1, 1, "3", language="en") == "3"
     assert seat.keep(1, 1, "4", language="zh") == "3"
     assert seat.keep(3, 1, "5", language="zh") == "5"
-    assert seat.answers() == {(1, 1): "3", (3, 1): "5"}
+    assert seat.answers() == {(1, 1): ("3", "en"), (3, 1): ("5", "zh")}
     assert answered(desk) == [(1, 1, 1, "3"), (1, 3, 1, "5")]
     assert [one.language for one in desk.answers()] == ["en", "zh"]
     assert abs((desk.answers()[0].at - datetime.now(UTC)).total_seconds()) < 60
@@ -169,7 +169,7 @@ def test_nobody_sees_the_answers_of_others(sit):
     first.keep(1, 1, "3", language="en")
     assert second.answers() == {}
     second.keep(1, 1, "4", language="en")
-    assert first.answers() == {(1, 1): "3"}
+    assert first.answers() == {(1, 1): ("3", "en")}
 
 
 ANSWERS = {answer: answer for answer in (*HOSTILE, "", " 7:40,3:60 ", "x" * MAX_TEXT)}
@@ -230,7 +230,7 @@ def test_a_second_vote_is_open_once_the_teacher_says_so(desk, sit):
     desk.vote_again(1)
     assert (desk.room().vote(1), desk.room().vote(2)) == (2, 1)
     assert seat.keep(1, 2, "4", language="en") == "4"
-    assert seat.answers() == {(1, 1): "3", (1, 2): "4"}
+    assert seat.answers() == {(1, 1): ("3", "en"), (1, 2): ("4", "en")}
     assert late.keep(1, 1, "5", language="en") == "5"  # it had waited in a browser without a network
     with pytest.raises(MhaError, match="no second vote"):
         seat.keep(1, 3, "5", language="en")

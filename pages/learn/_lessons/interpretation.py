@@ -132,7 +132,7 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     if question.quantity == "row_sum":
         fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
         return _yours(given, item, run, t("lessons.if_row_sum")), _own(fact, item)
-    if question.quantity in ("d_k", "cache"):
+    if question.quantity in question.COUNTS:
         return given, t(f"lessons.fact_{question.quantity}", number=number(question.number(item)))
     key = word(item.words[item.looked_at])
     if question.quantity == "score":

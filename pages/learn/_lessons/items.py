@@ -12,7 +12,6 @@ from mha_core.lessons.item import like as like_case
 from mha_core.scene.changes import edits_of, read
 from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source
-from pages._kit.text import language
 from pages.learn._lessons.place import Place
 
 Result = TypeVar("Result")
@@ -37,8 +36,8 @@ def trace(scene: Scene, edits: Sequence[Edit] = ()) -> AttentionTrace:
 
 
 def item(place: Place) -> Item:
-    """The question of a screen in the reader's language. Raises `MhaError` for an invalid link."""
-    return place.screen.item(language(), trace)
+    """The question of a screen in its language. Raises `MhaError` for an invalid link."""
+    return place.screen.item(place.language, trace)
 
 
 def refusal(item: Item) -> MhaError | None:

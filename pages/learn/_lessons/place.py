@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mha_core.focus.token_names import as_number
+from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, Screen
 from pages._kit import state
+from pages._kit.text import language
 from pages.learn._lessons import answers, library
 
 if TYPE_CHECKING:  # rooms are an extra
@@ -36,11 +38,11 @@ class Place:
 
     lesson: Lesson
     number: int
-    answers: Mapping[int, str]
+    answers: Mapping[int, Locked]
     like: int = 0
     like_answer: str | None = None
     room: "Room | None" = None
-    first: Mapping[int, str] = field(default_factory=dict)
+    first: Mapping[int, Locked] = field(default_factory=dict)
 
     @property
     def screen(self) -> Screen:
@@ -49,7 +51,14 @@ class Place:
     @property
     def answer(self) -> str | None:
         """The locked answer of this screen, or of its like case."""
-        return self.like_answer if self.like else self.answers.get(self.number)
+        locked = self.answers.get(self.number)
+        return self.like_answer if self.like else locked and locked.answer
+
+    @property
+    def language(self) -> str:
+        """The language of this screen: that in which its answer was locked, else the reader's."""
+        locked = self.answers.get(self.number)
+        return (locked and locked.language) or language()
 
     @property
     def is_shown(self) -> bool:
@@ -86,7 +95,9 @@ def number_in(lesson: Lesson) -> int:
 def like_case() -> tuple[int, str | None]:
     """The number of the like case that the link names, 0 for none, and the answer that is locked there."""
     code = st.query_params.get(LIKE, "")
-    return next(iter(answers.read(code).items()), (as_number(code) or 0, None))
+    for number, locked in answers.read(code).items():
+        return number, locked.answer
+    return as_number(code) or 0, None
 
 
 def room_code() -> str:

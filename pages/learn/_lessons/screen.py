@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from mha_core import MhaError
-from mha_core.lessons.item import Item
+from mha_core.lessons.item import Item, Locked
 from pages._kit import components, state
 from pages._kit.text import in_link, said, t, templates
 from pages.learn._lessons import answers, items, library, place, question_data, reveal, texts
@@ -114,7 +114,7 @@ def _in_room(here: Place) -> dict[str, object] | None:
     return {
         "code": room.code,
         "vote": vote,
-        "first": here.first.get(here.number),
+        "first": first.answer if (first := here.first.get(here.number)) else None,
         "paused": t("room.seat_paused") if room.pace.paused and is_asked else "",
         "fixed": room.pace.screen is not None,
         "told": "" if is_asked or here.is_shown else t("room.seat_kept"),
@@ -177,6 +177,6 @@ def _lock(here: Place, now: dict, answer: str) -> None:
     if (problem := items.problem(item, answer)) is not None:
         now[PROBLEM] = said(problem)
     elif here.like:
-        place.go(like=answers.written({here.like: answer}))
+        place.go(like=answers.written({here.like: Locked(answer, "")}))
     else:
-        place.go(answers=answers.written({**here.answers, here.number: answer}))
+        place.go(answers=answers.written({**here.answers, here.number: Locked(answer, here.language)}))

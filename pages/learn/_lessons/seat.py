@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mha_core import MhaError
+from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
 from pages._kit.text import in_link, language, literal, said, t, templates
@@ -50,7 +51,7 @@ class Sitting:
     seat: "Seat"
     student: "Student"
     invitation: str
-    kept: Mapping[tuple[int, int], str]
+    kept: Mapping[tuple[int, int], Locked]
 
 
 def page() -> None:
@@ -189,7 +190,7 @@ def _line(sitting: Sitting, here: Place) -> None:
             "token": st.session_state[TOKENS][room.code],
             "invitation": sitting.invitation,
             "version": room.version,
-            "kept": {f"{at}.{vote}": answer for (at, vote), answer in sitting.kept.items()},
+            "kept": {f"{at}.{vote}": one.answer for (at, vote), one in sitting.kept.items()},
             "not_taken": st.session_state.pop(REFUSED, None),
             "needs_help": student.needs_help,
             "you": you or t("room.seat_number", number=student.number),

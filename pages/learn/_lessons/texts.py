@@ -1,4 +1,7 @@
-"""The texts of a lesson in the reader's language, with defaults for those that its file leaves out."""
+"""The texts of a lesson in the reader's language, with defaults for those that its file leaves out.
+
+Those of a screen are in the language in which its answer was locked, as its sentence is.
+"""
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Question
@@ -30,8 +33,8 @@ def ask(place: Place) -> str:
     "" if that depends on a scene that cannot be computed.
     """
     try:
-        asked = in_language(place.screen.ask, language())
-        return asked or ask_of(place.screen.question, place.screen.scene(language()))
+        asked = in_language(place.screen.ask, place.language)
+        return asked or ask_of(place.screen.question, place.screen.scene(place.language))
     except MhaError:
         return ""
 
@@ -61,8 +64,8 @@ def change(item: Item, answer: str) -> str:
 
 def notice(place: Place) -> str:
     """A hint on what to notice after the answer; "" if the file gives none."""
-    return in_language(place.screen.notice, language())
+    return in_language(place.screen.notice, place.language)
 
 
 def hints(place: Place) -> tuple[str, ...]:
-    return tuple(in_language(place.screen.hints, language()) or ())
+    return tuple(in_language(place.screen.hints, place.language) or ())
