@@ -20,6 +20,13 @@ test("the other weights give way in proportion", () => {
   assert.deepEqual(withWeight([100], 0, 20), [100]);
 });
 
+test("weights that were moved stay while the others have enough to give", () => {
+  assert.deepEqual(withWeight([50, 25, 25, 0], 1, 50, new Set([0])), [50, 50, 0, 0]);
+  assert.deepEqual(withWeight([50, 50, 0, 0], 0, 70, new Set([0, 1])), [70, 30, 0, 0]); // they have not
+  assert.deepEqual(withWeight([50, 50, 0, 0], 0, 30, new Set([0, 1])), [30, 50, 10, 10]);
+  assert.deepEqual(withWeight([50, 50], 0, 30, new Set([0, 1])), [30, 70]);
+});
+
 test("after a thousand moves the sum is still 100, and no weight is below 0", () => {
   let seed = 1;
   const random = (below) => {

@@ -308,3 +308,10 @@ def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, compo
     app = act(app, do="go", number=2)
     assert component(app, "lesson")["question"]["words"][1] == "The"
     assert link(act(app, do="lock", answer="7")) == "1.zh-2~2.en-7"
+
+
+def test_a_word_that_the_mask_hides_is_named_as_the_reason(opened_on, component):
+    app = opened_on(PAGE, lesson="order-and-masks", screen=5, answers="5.en-12")
+    assert "it cannot see wide: it comes later." in told(component, app)[0].replace("\u2068", "").replace(
+        "\u2069", ""
+    )

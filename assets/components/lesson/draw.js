@@ -1,4 +1,5 @@
-// Draw the row of weights: a bar for each word, dragged or moved by keys; the others give way, so that the sum stays 1.
+// Draw the row of weights: a bar for each word, dragged or moved by keys; the others give way, so that the sum stays 1,
+// those that were not moved yet before those that were.
 // Left and right choose a word, up and down change its weight. Answer: ``3:60,7:40``, in per cent.
 import { make } from "../page/elements.js";
 import { fill, isRtl } from "../page/wording.js";
@@ -14,6 +15,8 @@ const LEAST_ROOM = 62; // pixels of a word whose bar stands above it
 export function drawRow({ root, question, texts, answer, change }) {
   const { words, query, queries } = question;
   let row = readRow(answer, words.length) ?? evenly(words.length);
+  /** @type {Set<number>} */
+  const held = new Set(); // words whose bars were moved
   const box = make("div", "bars");
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", fill(texts.bars, { query: quoted(queries[query]) }));
@@ -86,7 +89,8 @@ export function drawRow({ root, question, texts, answer, change }) {
 
   /** @param {number} at @param {number} share */
   function set(at, share) {
-    row = withWeight(row, at, share);
+    row = withWeight(row, at, share, held);
+    held.add(at);
     show();
     change(writtenRow(row), "");
   }

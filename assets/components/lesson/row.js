@@ -9,20 +9,30 @@ export function evenly(count) {
   return Array.from({ length: count }, (_, at) => each + (at < 100 - each * count ? 1 : 0));
 }
 
-// One weight becomes another; the others give way in proportion, all alike where they had none.
+// One weight becomes another; the others give way in proportion, all alike where they had none. Those that were `held`
+// before stay as they are as long as the others have enough to give.
 /**
  * @param {Row} row
  * @param {number} at
  * @param {number} share per cents, cut to 0 to 100
+ * @param {Set<number>} held
  * @returns {Row}
  */
-export function withWeight(row, at, share) {
+export function withWeight(row, at, share, held = new Set()) {
   const own = row.length === 1 ? 100 : Math.round(Math.min(Math.max(share, 0), 100));
-  const rest = 100 - row[at];
-  const exact = row.map((old, key) => {
-    if (key === at) return own;
-    return rest ? (old * (100 - own)) / rest : (100 - own) / (row.length - 1);
-  });
+  const others = row.map((_, key) => key).filter((key) => key !== at);
+  const [firm, free] = [true, false].map((isHeld) => others.filter((key) => held.has(key) === isHeld));
+  /** @param {number[]} keys */
+  const sumOf = (keys) => keys.reduce((sum, key) => sum + row[key], 0);
+  const ofFirm = free.length ? Math.min(sumOf(firm), 100 - own) : 100 - own;
+  const exact = row.map(() => own);
+  for (const [keys, all] of /** @type {const} */ ([
+    [firm, ofFirm],
+    [free, 100 - own - ofFirm],
+  ])) {
+    const before = sumOf(keys);
+    for (const key of keys) exact[key] = before ? (row[key] * all) / before : all / keys.length;
+  }
   const whole = exact.map(Math.floor);
   const missing = 100 - whole.reduce((sum, one) => sum + one, 0);
   const byRemainder = exact.map((_, key) => key).sort((a, b) => exact[b] - whole[b] - (exact[a] - whole[a]) || a - b);

@@ -10,7 +10,18 @@ import numpy as np
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.lessons.item import Item, Run
-from mha_core.lessons.question import MARGIN, Choose, Estimate, Find, Order, read_row
+from mha_core.lessons.question import (
+    DRAWN,
+    MARGIN,
+    Choose,
+    Draw,
+    Estimate,
+    Find,
+    Order,
+    Point,
+    distance,
+    read_row,
+)
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
@@ -26,8 +37,25 @@ def sentences(item: Item, answer: str, run: Run) -> list[str]:
     """A sentence about the answer and one about the model; only the latter if the answer is not scored."""
     yours, own = _TOLD[item.question.kind](item, answer, run)
     if run.refusal is not None:
-        yours = t("lessons.refused", given=yours, reason=said(run.refusal))
+        yours = t("lessons.refused", given=yours, reason=_unseen(item, answer) or said(run.refusal))
     return [one for one in (yours, own) if one]
+
+
+def _unseen(item: Item, answer: str) -> str:
+    """The first word with weight in an answer that the looking word cannot see, as a reason; "" for none."""
+    layer, head, query = item.place
+    allowed = item.trace.layers[layer].allowed(head, rows=[query])[0]
+    if isinstance(item.question, Point):
+        given = [int(answer) - 1]
+    elif isinstance(item.question, Draw):
+        given = np.flatnonzero(read_row(answer, len(item.words))).tolist()
+    else:
+        given = []
+    hidden = next((key for key in given if not allowed[key]), None)
+    if hidden is None:
+        return ""
+    names = {"query": word(item.queries[query]), "key": word(item.words[hidden])}
+    return t("lessons.unseen_later", **names) if hidden > query else t("lessons.unseen", **names)
 
 
 def word(text: str) -> str:
@@ -62,7 +90,9 @@ def _at(item: Item, token: int) -> Item:
 def _draw(item: Item, answer: str, run: Run) -> tuple[str, str]:
     row = read_row(answer, len(item.words))
     given = t("lessons.gave_draw", list=_row(item.words, row, lambda weight: f"{weight:.0%}"))
-    return _yours(given, item, run, t("lessons.if_draw")), _own_row(item)
+    share = f"{distance(row, item.row):.0%}"
+    own = paragraph([_own_row(item), t("lessons.fact_draw", share=share, most=f"{DRAWN:.0%}")])
+    return _yours(given, item, run, t("lessons.if_draw")), own
 
 
 def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
