@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +13,6 @@ import numpy as np
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
 from mha_core.focus.token_names import names, position
-from mha_core.lessons.sentences import generated
 from mha_core.scene.first_look import asked_about, has_answer, is_pronoun
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
@@ -21,8 +21,9 @@ from mha_core.traces.answers import Answer
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.lexicon import lexicon, normalized
+from mha_core.training.written import NOTHING as WITHOUT
+from mha_core.training.written import Asked, written
 
-TRIES = 24  # sentences that are tried for a like case
 Tracer = Callable[[Scene, Sequence[Edit]], AttentionTrace]
 
 
@@ -200,32 +201,41 @@ class Item:
 
 
 def like(item: Item, number: int) -> Item | None:
-    """The `number`-th like case: the same question about a like word of another sentence, None without one.
+    """The `number`-th like case: the same question about a word of another sentence, None without one.
 
-    It is an unambiguous question about the sentence, at a word of the same kind (a pronoun, a verb, …).
+    The sentences were written by people, and the word is of the same kind (a pronoun, a verb, …). Where the
+    head answers a question about it, the right answer is known, and the head looks at it.
     """
+    cases = (other for one in _alike(item) if (other := _posed(item, one)) is not None)
+    return next(islice(cases, number - 1, None), None)
+
+
+def _alike(item: Item) -> list[Asked]:
+    """Words of sentences written by people that may be asked about instead, always in the same order."""
     code = language(item.scene.text)
-    words, rng = lexicon(code), Random(f"{number} {item.scene.link()}")
-    kinds = words.kinds
-    own = kinds.get(normalized(item.trace.tokens.pieces[item.place[2]]), "other")
-    for _ in range(TRIES):
-        scene = replace(item.scene, text=generated(code, rng), twin="")
-        try:
-            tokens = item.tracer(scene, ()).sides.queries
-            places = [
-                at for at, piece in enumerate(tokens.pieces) if kinds.get(normalized(piece), "other") == own
-            ]
-            if not places:
-                continue
-            token = names(tokens)[rng.choice(places)]
-            other = replace(item, scene=replace(scene, focus=replace(scene.focus, token=token)))
-            if item.scene.focus.key_token:
-                other = _at_most_looked_at(other)
-            _ = other.key
-        except MhaError:
-            continue
-        return other
-    return None
+    every = [one for half in written(code).values() for one in half if one.text != item.scene.text]
+    same = [one for one in every if one.question == item.asked and one.answer != WITHOUT] or every
+    kinds = lexicon(code).kinds
+    own = kinds.get(normalized(item.trace.tokens.pieces[item.place[2]]))
+    alike = [one for one in same if kinds.get(normalized(one.word)) == own] if own else same
+    alike = alike or same
+    Random(item.scene.link()).shuffle(alike)
+    return alike
+
+
+def _posed(item: Item, asked: Asked) -> Item | None:
+    """The item about a word of another sentence; None where it is ambiguous or the head is wrong."""
+    focus = replace(item.scene.focus, token=asked.word)
+    other = replace(item, scene=replace(item.scene, text=asked.text, twin="", focus=focus))
+    try:
+        if focus.key_token:
+            other = _at_most_looked_at(other)
+        _ = other.key
+        keys = other.trace.layers[other.place[0]].sides.keys
+    except MhaError:
+        return None
+    is_right = asked.question != item.asked or position(keys, asked.answer) == int(other.row.argmax())
+    return other if is_right else None
 
 
 def _at_most_looked_at(item: Item) -> Item:

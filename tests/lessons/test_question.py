@@ -21,6 +21,7 @@ from mha_core.lessons.question import (
     read_row,
     written_row,
 )
+from mha_core.training.written import written
 from tests.lessons.items import MODELS, QUESTIONS, count, tracer
 
 TIRED = "The animal didn't cross the street because it was too tired."
@@ -222,11 +223,14 @@ PRONOUNS = ["it", "he", "she", "they", "它", "他", "她", "它们", "他们", 
 def test_a_like_case_asks_the_same_of_a_like_word_in_another_sentence(language):
     link = IT if language == "en" else "text=动物没有过马路，因为它太累了。&layer=2&head=1&token=它"
     asked = item(Point(), link)
-    found = [like(asked, number) for number in range(3)]
+    found = [like(asked, number) for number in range(1, 4)]
     assert len({one.scene.text for one in found}) == 3
+    every = [one for half in written(language).values() for one in half if one.question == asked.asked]
+    known = {(one.text, one.word): one.answer for one in every}
     for one in found:
         assert one.key.margin > 0
         assert one.scene.focus.token.lower() in PRONOUNS
+        assert one.words[int(one.row.argmax())] == known[one.scene.text, one.scene.focus.token]
 
 
 def test_a_question_is_about_any_source_that_has_a_trace():

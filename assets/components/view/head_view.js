@@ -442,7 +442,7 @@ export class HeadView {
     showFoot(this.foot, header.texts, isPinned, acts, trial, fitted || areSmall ? fitted : null, this.actions);
   }
 
-  // What typing over a word is called; null where that cannot be done.
+  // The name of the button that types over a word; null where that cannot be done.
   /** @param {number} nth @param {number} token */
   rewriting(nth, token) {
     const { header, panels, state } = this.selection;

@@ -3,11 +3,9 @@
 The models learn from generated sentences, on which they are nearly always right. On sentences that people
 write they are right less often, and would be as sure. Dividing the scores of a question by a temperature
 changes no answer, only its probability (temperature scaling, Guo et al. 2017). The temperatures are fitted to
-one half of the sentences in ``written/``; what the manifest says of the model is measured on the other half.
+one half of the sentences of `written`; what the manifest says of the model is measured on the other half.
 """
 
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,36 +16,9 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import START, lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import QUESTIONS
+from mha_core.training.written import HALVES, NOTHING, written
 
-HALVES = ("fit", "held out")
-NOTHING = "-"
 TEMPERATURES = np.geomspace(1, 12, 60)
-
-
-class Asked(NamedTuple):
-    """A question about a word of a sentence written by hand, and its right answer."""
-
-    text: str
-    question: str
-    word: str
-    answer: str
-
-
-@cache
-def written(language: str) -> dict[str, tuple[Asked, ...]]:
-    """The questions of each half of the sentences."""
-    halves: dict[str, list[Asked]] = {half: [] for half in HALVES}
-    half = HALVES[0]
-    file = Path(__file__).parent / "written" / f"{language}.txt"
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            half = next((name for name in HALVES if line.startswith(f"# {name}:")), half)
-        elif line:
-            text, _, questions = line.partition(" | ")
-            for one in questions.split("; "):
-                word, question, answer = one.split()
-                halves[half].append(Asked(text, question, word, answer))
-    return {name: tuple(asked) for name, asked in halves.items()}
 
 
 class Scored(NamedTuple):

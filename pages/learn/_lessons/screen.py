@@ -43,6 +43,9 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
         if here.is_shown:
             reveal.show(here, item, answer, on_act=acted(here))
         return
+    if here.like:  # the hints are about the lesson's own sentence
+        _ask(here, {"question": question}, item, below)
+        return
     pulled = now.get(HINTS, 0)
     hints = texts.hints(here)
     told: list[dict[str, object]] = [{"text": one} for one in hints[:pulled]]
