@@ -6,7 +6,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+import streamlit as st
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -24,6 +26,7 @@ PATIENCE = 2.0  # seconds that a health check waits for the database
 HEALTH_SECONDS = 5.0  # that the result of a health check is kept
 LOG_SECONDS = 60.0  # between two lines of the log on a database that is away
 CLEANING_SECONDS = 3600  # between two searches for expired rooms
+LOOPBACK = ("localhost", "127.0.0.1", "::1")  # addresses that a machine has for itself alone
 SECRET = 8  # letters and digits of an invitation after its code
 _lock = threading.Lock()
 # Nobody finds rooms by guessing, fills one, or opens all that a server has. A school shares an address.
@@ -69,6 +72,20 @@ def may_open() -> bool:
     if os.environ.get(ROOMS) != resources.THIS_MACHINE:
         return offered()
     return address() in ("", "127.0.0.1", "::1", resources.address())
+
+
+def for_others(page: str) -> str:
+    """The address of a page as other machines of the network have it; itself where they have none."""
+    parts = urlsplit(page)
+    if parts.hostname not in LOOPBACK or st.get_option("server.address") in LOOPBACK:
+        return page
+    port = "" if parts.port is None else f":{parts.port}"
+    return parts._replace(netloc=f"{resources.address()}{port}").geturl()
+
+
+def is_for_others(page: str) -> bool:
+    """Whether other machines can open that address."""
+    return urlsplit(page).hostname not in LOOPBACK
 
 
 def rooms() -> "Rooms":

@@ -4,6 +4,7 @@
 
 import { formatted } from "../lesson/formatted.js";
 import { elementIn, make, makeButton, makeSvg, renew, treeOf } from "../page/elements.js";
+import { fill } from "../page/wording.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawSpread } from "./spread.js";
 import { drawTable } from "./table.js";
@@ -12,7 +13,7 @@ import { drawTable } from "./table.js";
  * @typedef {object} DeskPage
  * @property {string} code
  * @property {string} title
- * @property {{ link: string, qr: { size: number, path: string } }} invitation
+ * @property {{ page: string, link: string, qr: { size: number, path: string }, warning: string }} invitation
  * @property {string} students
  * @property {boolean} projector
  * @property {string} problem
@@ -97,7 +98,7 @@ function showColumn(root, number) {
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
 function invite({ code, title, invitation, students, projector, texts }, act) {
   const told = make("div", "told");
-  const link = make("a", "link", invitation.link.replace(/^https?:\/\//, ""));
+  const link = make("a", "link", fill(texts.go_to, { page: invitation.page.replace(/^https?:\/\//, "") }));
   Object.assign(link, { href: invitation.link, target: "_blank", rel: "noopener noreferrer" });
   link.classList.add("leads-out");
   const ways = make("div", "foot");
@@ -105,7 +106,9 @@ function invite({ code, title, invitation, students, projector, texts }, act) {
   if (!projector) ways.append(makeButton(texts.leave, "quiet", () => act({ do: "leave" })));
   const heading = make("h1", "", title);
   const letters = make("p", "code", code);
-  told.append(heading, letters, link, make("p", "students", students), ways);
+  told.append(heading, letters, link);
+  if (invitation.warning) told.append(make("p", "problem", invitation.warning));
+  told.append(make("p", "students", students), ways);
   return [told, qrPicture(invitation.qr, texts.scan)];
 }
 

@@ -189,11 +189,16 @@ def _screen(room: "Room", now: dict[str, Any]) -> int:
 
 
 def invitation(code: str) -> dict[str, object]:
-    """The invitation that the class is shown: the link that joins the room, and its picture."""
+    """The invitation that the class is shown: the page, the link that joins the room, and its picture.
+
+    `warning` says that this machine alone can open them.
+    """
     from mha_core.room import qr
 
-    link = f"{place.page_address()}?room={rooms.rooms().invitation(code)}"
-    return {"link": link, "qr": qr.drawn(link)}
+    page = rooms.for_others(place.page_address())
+    link = f"{page}?room={rooms.rooms().invitation(code)}"
+    warning = "" if rooms.is_for_others(page) else t("room.desk_local")
+    return {"page": page, "link": link, "qr": qr.drawn(link), "warning": warning}
 
 
 def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, object]:

@@ -99,3 +99,20 @@ def test_a_database_that_hangs_holds_back_nothing_else(rooms, monkeypatch):
         await asyncio.gather(*asking, return_exceptions=True)
 
     event_loop.run(class_asks())
+
+
+@pytest.mark.parametrize(
+    ("page", "listens", "others"),
+    [
+        ("http://localhost:8501/lessons", None, "http://192.0.2.7:8501/lessons"),
+        ("http://127.0.0.1:8501/lessons", "0.0.0.0", "http://192.0.2.7:8501/lessons"),
+        ("http://localhost/lessons", None, "http://192.0.2.7/lessons"),
+        ("http://localhost:8501/lessons", "localhost", None),
+        ("https://school.example/lessons", None, "https://school.example/lessons"),
+    ],
+)
+def test_a_class_is_never_sent_to_the_teachers_own_machine(monkeypatch, page, listens, others):
+    monkeypatch.setattr("mha_core.resources.address", lambda: "192.0.2.7")
+    monkeypatch.setattr(server_rooms.st, "get_option", {"server.address": listens}.get)
+    found = server_rooms.for_others(page)
+    assert (found if server_rooms.is_for_others(found) else None) == others
