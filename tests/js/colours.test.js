@@ -1,7 +1,7 @@
 // Colours of numbers.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "../../assets/components/pictures/colours.js";
+import { HIDDEN_COLOUR, inkOn, largestOf, pixelOf, shade } from "../../assets/components/pictures/colours.js";
 import { cellColour } from "../../assets/components/pictures/heatmap.js";
 
 /** @type {any} */
@@ -31,13 +31,10 @@ test("a weight is placed on the scale as a share of the largest", () => {
   ]);
 });
 
-test("a signed number has the middle of the scale at zero", () => {
+test("a signed number has the middle of the scale at zero, also where all are zero", () => {
   assert.deepEqual(colours({ signed: true, end: 4 }, -4, 0, 4, 2, -9), [BLUE, WHITE, RED, [253, 125, 125, 255], BLUE]);
-});
-
-test("with only zeros the colour is that of zero", () => {
-  assert.deepEqual(colours({ signed: false, end: 0 }, 0), [[0, 0, 0, 255]]);
   assert.deepEqual(colours({ signed: true, end: 0 }, 0), [WHITE]);
+  assert.deepEqual(colours({ signed: false, end: 0 }, 0), [[0, 0, 0, 255]]);
 });
 
 test("a hidden cell has no colour of the scale", () => {
@@ -56,4 +53,11 @@ test("a pixel is a packed colour of the scale", () => {
 
 test("ink is dark on light and light on dark", () => {
   assert.deepEqual([inkOn([255, 255, 200]), inkOn([30, 10, 60])], ["#000000", "#ffffff"]);
+});
+
+test("the largest number is one that is visible, of either sign", () => {
+  assert.equal(largestOf([NaN, 0.25, -2, NaN]), 2);
+  assert.equal(largestOf([NaN, NaN]), 0);
+  // As 128 tokens of d_v 2,048 have it: more numbers than a function takes arguments.
+  assert.equal(largestOf(Float32Array.from({ length: 128 * 2048 }, (_, at) => at - 1000)), 128 * 2048 - 1001);
 });

@@ -18,28 +18,17 @@ function onCurve(numbers, t) {
 
 const near = (found, expected, by) => assert.ok(Math.abs(found - expected) <= by, `${found} is not ${expected}`);
 
-test("a point of a curve is the mean of the means of its handles", () => {
+test("a point of a curve is the mean of the means of its handles, and its distance the nearest of them", () => {
   const curve = [0, 12, 45, 12, 55, 108, 100, 108];
   for (const t of [0, 0.2, 0.5, 1])
     point(curve, t).forEach((found, axis) => {
       near(found, onCurve(curve, t)[axis], 1e-9);
     });
-});
-
-test("the distance to a curve is the nearest of its points", () => {
-  const curve = [0, 12, 45, 12, 55, 108, 100, 108];
   const every = FINELY.map((t) => onCurve(curve, t));
-  const places = [
-    [0, 12],
-    [100, 108],
-    [50, 60],
-    [50, 66],
-    [20, 19],
-    [97, 100],
-    [30, 60],
-  ];
-  for (const [x, y] of places)
+  for (const at of ["0 12", "100 108", "50 60", "50 66", "20 19", "97 100", "30 60"]) {
+    const [x, y] = at.split(" ").map(Number);
     near(distance(curve, x, y, 1000), Math.min(...every.map(([px, py]) => Math.hypot(px - x, py - y))), 0.15);
+  }
 });
 
 test("curves far from the pointer are skipped", () => {

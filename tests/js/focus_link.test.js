@@ -1,7 +1,7 @@
 // The focus of a view as a link, and read back.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { linkOf, placeOf, positionOf } from "../../assets/components/scene/focus_link.js";
+import { linkOf, placeOf } from "../../assets/components/scene/focus_link.js";
 import { CHOICES, DEFAULTS } from "../../assets/components/scene/schema.js";
 import { DRAWINGS } from "../../assets/components/view/head_view.js";
 
@@ -18,14 +18,6 @@ const ONE = [panelOf(["the~1", "cat", "the~2", "4"])];
 const TWO = [panelOf(["the", "cat"], ["le", "chat"])];
 
 const place = (focus, panels = ONE, header = HEADER) => placeOf({ ...DEFAULTS, ...focus }, header, panels);
-
-test("a token is found by its name, a number by its place from 1, beyond the end the last", () => {
-  const { names } = ONE[0];
-  assert.deepEqual(
-    ["cat", "the~2", "4", "9", "dog", "0"].map((name) => positionOf(names, name)),
-    [1, 2, 3, 3, -1, -1],
-  );
-});
 
 test("every drawing that a link can name can be drawn, in its order", () => {
   assert.deepEqual(Object.keys(DRAWINGS), CHOICES.drawing);

@@ -15,28 +15,8 @@ ENTRIES = ("page/program.js", "page/start.js")  # run in a page as soon as they 
 IMPORT = 'import { b } from "./b.js";\n'
 SCRIPTS = sorted(path.relative_to(scripts.FOLDER).as_posix() for path in scripts.FOLDER.rglob("*.js"))
 MODULES = [name for name in SCRIPTS if name not in ENTRIES]
-MOUNTED = (
-    "numbers/blobs.js",
-    "pictures/charts.js",
-    "view/chooser.js",
-    "streamlit/head_view.js",
-    "streamlit/address.js",
-    "streamlit/case.js",
-    "streamlit/share.js",
-    "streamlit/embedded.js",
-    "pictures/page_matrices.js",
-    "pictures/overview.js",
-    "pictures/river.js",
-    "pictures/page_path.js",
-    "lesson/cards.js",
-    "lesson/screen.js",
-    "lesson/reveal.js",
-    "lesson/end.js",
-    "lesson/invitation.js",
-    "lesson/seat.js",
-    "room/desk.js",
-    "room/door.js",
-)
+PAGES = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "pages").rglob("*.py"))
+MOUNTED = {name for name in MODULES if f'"{name}"' in PAGES}
 
 
 @pytest.fixture
