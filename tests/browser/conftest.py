@@ -373,15 +373,15 @@ def view_of(alone, tmp_path):
     return open_view
 
 
-@pytest.fixture(scope="session")
-def matrix_of():
-    """`matrix_of(page, "weights A₁")`: the numbers of a picture on Steps, NaN where they are hidden."""
+# Movements, on the page and in its components, that take long enough to be seen.
+MOVING = """all => all.flatMap((e) => e.getAnimations().map(({ effect }) =>
+    [e.outerHTML.slice(0, 80), effect.getComputedTiming().activeDuration])).filter(([, ms]) => ms > 1)"""
 
-    def read(page, name: str) -> np.ndarray:
-        page.locator(".heatmaps canvas").first.wait_for()
-        return numbers_of(page.locator(".heatmaps"), name)
 
-    return read
+def matrix_of(page, name: str) -> np.ndarray:
+    """The numbers of a picture on Steps, NaN where they are hidden."""
+    page.locator(".heatmaps canvas").first.wait_for()
+    return numbers_of(page.locator(".heatmaps"), name)
 
 
 def numbers_of(root, name: str) -> np.ndarray:

@@ -1,15 +1,11 @@
 """The focus on pages that compute on the server: a choice reruns only that part of the page."""
 
-import re
-
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import link_of
-
-PAGES = ("token", "steps?operation=softmax", "steps?steps_view=layers&architecture=standard", "embeddings")
+from tests.browser.conftest import link_of, matrix_of
 
 
 def kinds(heard: list) -> set[str]:
@@ -22,7 +18,7 @@ def words_and_chosen(page) -> tuple:
     return row.get_by_role("radio"), row.locator("[aria-checked=true] bdi")
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", ["steps?steps_view=layers&architecture=standard", "embeddings"])
 def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
     page = visit(f"{app}/{address}", heard=(heard := []))
     words, chosen = words_and_chosen(page)
@@ -35,14 +31,14 @@ def test_a_choice_runs_a_part_of_the_page(visit, app, settled, address):
     assert "navigation" not in kinds(heard[before:])  # the frame did not run
 
 
-@pytest.mark.parametrize("address", PAGES[:2])  # one that asks the server, and one that does not
-def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled, address):
-    page = visit(f"{app}/{address}")
+def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled):
+    page = visit(f"{app}/token", heard=(heard := []))
     words, chosen = words_and_chosen(page)
-    words.filter(has_text="animal").click()
-    settled(page)
-    words.filter(has_text="street").click()
-    settled(page)
+    before = len(heard)
+    for word in ("animal", "street"):
+        words.filter(has_text=word).click()
+        settled(page)
+    assert "navigation" not in kinds(heard[before:])
     page.go_back()
     settled(page)
     assert link_of(page)["token"] == "animal"
@@ -53,7 +49,7 @@ def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled
     words.filter(has_text="street").click()
     page.get_by_role("link", name="Heads", exact=True).first.click()
     expect(page.locator(".view .strip .token[aria-selected=true] bdi").first).to_have_text("street")
-    assert re.search(r"[?&]token=street", page.url)
+    assert link_of(page)["token"] == "street"
 
 
 def test_a_choice_is_an_entry_of_the_history_however_late_the_server_answers(visit, app):
@@ -68,15 +64,7 @@ def test_a_choice_is_an_entry_of_the_history_however_late_the_server_answers(vis
     expect(chosen).to_have_text("animal")
 
 
-def test_the_layers_of_the_second_hop_are_called_by_their_numbers(visit, app):
-    page = visit(f"{app}/steps?steps_view=layers&source=random&layers=4&layer=3&twin=")
-    layers = page.locator(".chooser [data-field=layer]").get_by_role("radio")
-    expect(layers).to_have_text(["2", "3", "4"])
-    expect(layers.and_(page.locator("[aria-checked=true]"))).to_have_text("3")
-
-
-@pytest.mark.slow
-def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, matrix_of):
+def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app):
     page = visit(f"{app}/steps?operation=softmax&head=2", sent=(sent := []))
     weights = np.nan_to_num(matrix_of(page, "weights A₂"))
     words = page.locator(".chooser [data-field=token]").get_by_role("radio")

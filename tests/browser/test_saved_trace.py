@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from playwright.sync_api import expect
 
@@ -27,10 +28,8 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     settled(page)
     view = eye(page)
     assert view.token(2).locator("bdi").inner_text() == "*alte*"
-    found = {key: weight for head, query, key, weight in view.lines() if (head, query) == (2, 3)}
-    for key, weight in found.items():
-        assert abs(weight - trace.layers[1].weights(2)[3, key]) < 1e-4
-    assert len(found) == 7
+    found = [weight for head, query, _, weight in view.lines() if (head, query) == (2, 3)]
+    np.testing.assert_allclose(found, trace.layers[1].weights(2)[3], atol=1e-4)
     view.view.locator(".six figure button").nth(4).click()
     click_cell(view.view.locator(".large canvas"), 3, 1)
     explanation = view.view.locator(".cell-path")
@@ -42,9 +41,4 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
 
     page.get_by_role("link", name="Token", exact=True).click()
     settled(page)
-    expect(page.get_by_role("heading", name="From query to weights, head 3")).to_be_visible()
-
-    (tmp_path / "bad.safetensors").write_bytes(b"no trace at all" * 400_000)  # 6 MB: the server takes them
-    page.locator("input[type=file]").set_input_files(tmp_path / "bad.safetensors")
-    expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible()
     expect(page.get_by_role("heading", name="From query to weights, head 3")).to_be_visible()

@@ -12,6 +12,7 @@ import pytest
 import mha_core as mha
 from mha_core.export import scripts
 from pages._kit.text import catalogue
+from tests.browser.conftest import matrix_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = f"/headscope/{scripts.digest()}"
@@ -47,7 +48,7 @@ def test_scripts_are_cached_until_they_change(app):
 
 
 def test_a_link_to_a_page_shows_it_whole_on_a_fresh_server_under_a_base_path(
-    serve, visit, eye, matrix_of, tmp_path, alone
+    serve, visit, eye, tmp_path, alone
 ):
     address = serve(base="class/one")
     sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3, "mask": "causal", "text": "humpty dumpty sat on"}

@@ -75,29 +75,31 @@ def test_lines_and_numbers_are_drawn_for_the_heads_that_are_on_and_for_both_sent
         assert view.token(key, "key").locator("i").all_inner_texts() == numbers
 
 
-@pytest.mark.parametrize("drawing", ["lines", "arcs", "text", "matrix"])
-def test_a_weight_is_drawn_as_it_is_until_small_ones_are_brought_out(view_of, drawing):
+# Where the scale ends: the weight that is drawn with full strength.
+ENDS = """v => {
+    const { drawing } = v.view.drawings[0];
+    if (drawing.curves?.length) return drawing.curves.map(({ strength, weight }) => weight / strength);
+    return [drawing.end ?? drawing.numbers.end];
+}"""
+
+
+def test_a_weight_is_drawn_as_it_is_until_small_ones_are_brought_out(view_of):
     view = view_of(source="random", text="one two three four five six seven eight nine", twin="")
-    view.button(drawing).click()
-    if drawing == "matrix":
-        view.pooled()
-    # Where the scale ends: the weight that is drawn with full strength.
-    ends = """v => {
-        const { drawing } = v.view.drawings[0];
-        if (drawing.curves?.length) return drawing.curves.map(({ strength, weight }) => weight / strength);
-        return [drawing.end ?? drawing.numbers.end];
-    }"""
-    np.testing.assert_allclose(view.view.evaluate(ends), 1, rtol=1e-6)
-    view.menu("Options").get_by_label("Bring out small weights").check()
-    largest = view.view.evaluate("v => v.view.drawings[0].drawing.strongest")
-    assert 0 < largest < 0.9
-    np.testing.assert_allclose(view.view.evaluate(ends), largest, rtol=1e-6)
-    assert "Small weights are brought out" in view.said()
     picture = "v => v.view.matrices.gallery.matrices.weights.numbers.end"
-    assert view.view.evaluate(picture) < 0.9
-    view.menu("Options")
-    view.button("Bring out small weights").click()
-    assert view.view.evaluate(picture) == 1
+    for drawing in ("lines", "arcs", "text", "matrix"):
+        view.button(drawing).click()
+        if drawing == "matrix":
+            view.pooled()
+        np.testing.assert_allclose(view.view.evaluate(ENDS), 1, rtol=1e-6)
+        view.menu("Options").get_by_label("Bring out small weights").check()
+        largest = view.view.evaluate("v => v.view.drawings[0].drawing.strongest")
+        assert 0 < largest < 0.9
+        np.testing.assert_allclose(view.view.evaluate(ENDS), largest, rtol=1e-6)
+        assert "Small weights are brought out" in view.said()
+        assert view.view.evaluate(picture) < 0.9
+        view.menu("Options")
+        view.button("Bring out small weights").click()
+        assert view.view.evaluate(picture) == 1
 
 
 # The server
@@ -128,6 +130,9 @@ def test_exploring_the_view_sends_no_messages(visit, app, settled, eye):
     options.get_by_role("spinbutton").fill("1")
     options.get_by_label("Hide special tokens").check()
     view.menu("Options")
+    assert view.lines()
+    assert len({line[:2] for line in view.lines()}) == len(view.lines())  # one of each head and token
+    assert all(key > 0 and weight >= 0.2 for _, _, key, weight in view.lines())
     for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
         view.listbox().press(key)
     view.token(2).click()
@@ -142,45 +147,15 @@ def test_exploring_the_view_sends_no_messages(visit, app, settled, eye):
     assert len(sent) > before  # the count does count
 
 
-# Chips
-
-
-def test_chips_switch_heads_all_of_them_one_alone_and_a_range(view_of):
-    view = view_of()
-    view.chip("head 1").click()
-    assert view.on() == [0, 2, 3]
-    for number, text in enumerate((TIRED, WIDE)):
-        assert_lines(view.lines(number), expected(text, IT, [0, 2, 3]))
-    for on, pressed in (([0, 1, 2, 3], "true"), ([2, 3], "false")):
-        view.chip("all").click()
-        assert view.on() == on
-        assert view.chip("all").get_attribute("aria-pressed") == pressed
-    for on in ([1], [0, 1, 2, 3]):
-        view.chip("head 2").dblclick()
-        assert view.on() == on
-    view.chip("head 1").dblclick()
-    view.chip("head 3").click(modifiers=["Shift"])
-    assert view.on() == [0, 1, 2]
-    for name in ("head 1", "head 2", "head 3"):
-        view.chip(name).click()
-    assert view.lines() == []
-    assert view.said() == "No head is on: choose one above."
-
-
 def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit, app, settled, eye):
     page = visit(f"{app}/?heads=1")
     view = eye(page)
     view.chip("head 4").click()
     view.token(12).click()
-    view.button("text").click()
     text = "The animal was tired because it was too late."
     page.get_by_role("textbox", name="Sentence", exact=True).fill(text)
     page.keyboard.press("Control+Enter")
     settled(page)
-    assert view.view.locator(".panel").count() == 1
-    assert view.on() == [0, 3]
-    assert view.button("text").get_attribute("aria-pressed") == "true"
-    view.button("lines").click()
     assert view.chosen_word() == "it"  # not the last token, as before
     assert_lines(view.lines(), expected(text, 6, [0, 3]))
     view.chip("all").click()
@@ -194,27 +169,27 @@ def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit,
 # Pointing and pinning
 
 
-def test_hovering_a_token_shows_its_row_or_column_in_both_sentences(view_of):
+def test_a_hovered_token_shows_its_row_or_column_and_a_click_pins_it_in_both_sentences(view_of):
     view = view_of()
+
+    def assert_word(at: int) -> None:
+        for number, text in enumerate((TIRED, WIDE)):
+            assert_lines(view.lines(number), expected(text, at, [2, 3]))
+
     view.token(2).hover()
-    for number, text in enumerate((TIRED, WIDE)):
-        assert_lines(view.lines(number), expected(text, 2, [2, 3]))
+    assert_word(2)
     assert "focus" in view.token(2).get_attribute("class")
     view.token(2, "key").hover()
     assert_lines(view.lines(), expected(TIRED, 2, [2, 3], "key"))
     assert view.said().startswith("“animal” is looked at by ")
-    view.token(TIRED_AT).hover()
-    assert_lines(view.lines(1), expected(WIDE, TIRED_AT, [2, 3]))  # of the word in its place
+    view.token(TIRED_AT).hover()  # in the other sentence the word in its place
+    assert_word(TIRED_AT)
     view.away()
-    assert_lines(view.lines(), expected(TIRED, IT, [2, 3]))
-
-
-def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
-    view = view_of()
+    assert_word(IT)
     view.token(2).click()
     view.away()
-    for number, text in enumerate((TIRED, WIDE)):
-        assert_lines(view.lines(number), expected(text, 2, [2, 3]))
+    assert_word(2)
+    for number in (0, 1):
         selected = view.panel(number).locator("[aria-selected=true]")
         assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"view-{number}-query-2"]
         assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
@@ -222,33 +197,11 @@ def test_a_click_pins_a_token_in_both_sentences_until_it_is_unpinned(view_of):
     assert view.view.locator("[aria-selected=true]").count() == 0
     assert view.said().startswith("Every token's strongest lines.")
     assert_lines(view.lines(), expected(TIRED, range(13), [2, 3]))
-    view.token(TIRED_AT).click()
-    view.away()
-    expect(view.panel(1).locator("[aria-selected=true]")).to_contain_text("wide")  # which stands in its place
     for unpin in (lambda: view.listbox().press("Escape"), view.token(TIRED_AT).click):
+        view.token(TIRED_AT).click()
+        expect(view.panel(1).locator("[aria-selected=true]")).to_contain_text("wide")
         unpin()
         assert view.button("Unpin (Esc)").count() == 0
-        view.token(TIRED_AT).click()
-
-
-# Options
-
-
-def test_options_choose_what_is_drawn(view_of):
-    view = view_of()
-    view.listbox().press("Escape")
-    view.chip("head 2").dblclick()
-    options = view.menu("Options")
-    options.get_by_role("slider").fill("0.2")
-    assert_lines(view.lines(), expected(TIRED, range(13), [1], least=0.2))
-    options.get_by_role("slider").fill("0")
-    options.get_by_role("spinbutton").fill("2")
-    assert len(view.lines()) == 26
-    options.get_by_role("spinbutton").fill("")
-    options.get_by_label("Hide special tokens").check()
-    kept = [line for line in expected(TIRED, range(13), [1], least=0) if 0 not in line[1:3]]
-    row = weights()[1]  # what the first token took is shared out among the others
-    assert_lines(view.lines(), [(*line[:3], line[3] / (1 - row[line[1], 0])) for line in kept])
 
 
 # Keyboard and screen readers
@@ -321,23 +274,23 @@ def test_the_keyboard_focus_is_visible_and_stays(visit, app, settled, eye):
     assert view.view.evaluate("view => view.getRootNode().activeElement.dataset.head") == "2"
 
 
-@pytest.mark.parametrize("drawing", ["lines", "text", "arcs", "matrix"])
-def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(view_of, drawing):
+def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(view_of):
     view = view_of()
-    view.button(drawing).click()
     tokens = view.listbox()
-    assert tokens.get_attribute("aria-label") == f"Attention in: {TIRED}"
-    assert tokens.get_attribute("aria-multiselectable") == "true"
-    tokens.press("ArrowDown")
-    count, role, at, _ = active(view)
-    assert (count, role, at) == (1, "option", "9")
-    chosen = tokens.locator("[aria-selected=true]")
-    assert chosen.count() == 1
-    assert (chosen.get_attribute("aria-posinset"), chosen.get_attribute("aria-setsize")) == ("10", "13")
-    assert chosen.locator("bdi").inner_text() == "was"
-    assert view.panel().locator(".status").get_attribute("aria-live") == "polite"
-    if drawing != "matrix":
-        assert "focus" in chosen.get_attribute("class")
+    for at, drawing in enumerate(("lines", "text", "arcs", "matrix"), 9):
+        view.button(drawing).click()
+        assert tokens.get_attribute("aria-label") == f"Attention in: {TIRED}"
+        assert tokens.get_attribute("aria-multiselectable") == "true"
+        tokens.press("ArrowDown")
+        count, role, active_at, _ = active(view)
+        assert (count, role, active_at) == (1, "option", str(at))
+        chosen = tokens.locator("[aria-selected=true]")
+        place = [chosen.get_attribute(name) for name in ("aria-posinset", "aria-setsize")]
+        assert place == [str(at + 1), "13"]
+        assert chosen.locator("bdi").inner_text() == ["[CLS]", *mha.words(TIRED).labels][at]
+        assert view.panel().locator(".status").get_attribute("aria-live") == "polite"
+        if drawing != "matrix":
+            assert "focus" in chosen.get_attribute("class")
 
 
 # The other drawings
@@ -396,6 +349,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     page = view.page
     view.chip("head 4").dblclick()
     view.button("matrix").click()
+    assert "Ctrl + wheel" in view.panel().locator(".scale").inner_text()
     point_at(page, view, 2, IT)
     expect(view.panel().locator(".status")).to_have_text(reading(3, 2, "animal"))
     page.mouse.click(*point_at(page, view, 0, STREET))
@@ -418,18 +372,15 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     view.until(lambda: view.view.evaluate(WINDOW)[0] > 2.1 * cell)
     assert cell_at(view, 5, 5) == pytest.approx(place, abs=1)  # the place under the pointer stays
 
-    _, x, y, _ = view.view.evaluate(WINDOW)
     page.mouse.down()
     page.mouse.move(place[0] - 60, place[1] - 40, steps=4)
     page.mouse.up()
-    assert view.view.evaluate(WINDOW)[1:3] == pytest.approx([x - 60, y - 40], abs=2)
+    assert cell_at(view, 5, 5) == pytest.approx((place[0] - 60, place[1] - 40), abs=2)
     view.away()
     assert view.said().startswith("“street” looks at")  # dragging pins nothing
-
-    view.button("Zoom out").click()
     view.button("Show whole matrix").click()
     assert view.view.evaluate(WINDOW) == [cell, 0, 0, cell]
-    for key, times in (("+", 2), ("-", 1), ("0", 1)):
+    for key, times in (("+", 2), ("-", 1), ("+", 2), ("0", 1)):
         view.listbox().press(key)
         assert view.view.evaluate(WINDOW)[0] == pytest.approx(times * cell)
 
@@ -437,12 +388,8 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
 # Scripts
 
 
-@pytest.mark.parametrize(
-    ("text", "rtl"),
-    [("החתול ישב על המזרן", True), ("الولد قرأ الكتاب الجديد", True), ("小猫没有过马路", False)],
-    ids=["Hebrew", "Arabic", "Chinese"],
-)
-def test_tokens_follow_the_direction_of_their_script(view_of, text, rtl):
+def test_tokens_follow_the_direction_of_their_script(view_of):
+    text = "الولد قرأ الكتاب الجديد"
     view = view_of(source="random", text=text, twin="", token=1)
     labels = list(mha.words(text).labels)
     assert [view.token(at).locator("bdi").inner_text() for at in range(len(labels))] == labels
@@ -451,10 +398,9 @@ def test_tokens_follow_the_direction_of_their_script(view_of, text, rtl):
         boxes = view.boxes()
         assert len({round(box["y"]) for box in boxes}) == 1
         places = [box["x"] for box in boxes]
-        assert places == sorted(places, reverse=rtl)
-        assert len(set(places)) == len(labels)
+        assert places == sorted(set(places), reverse=True)
         view.listbox().press("Home")
-        view.listbox().press("ArrowLeft" if rtl else "ArrowRight")  # to the next one as it is read
+        view.listbox().press("ArrowLeft")  # to the next one as it is read
         assert view.stage().locator("[aria-selected=true]").get_attribute("data-at") == "1"
 
 
@@ -484,23 +430,14 @@ def test_the_arcs_of_two_sentences_fit_beside_each_other_or_are_scrolled_to_the_
             assert word["x"] + word["width"] <= box["x"] + box["width"]
 
 
-def test_a_touch_screen_explains_its_own_zoom(view_of):
-    for touch, said in ((True, "double tap"), (False, "Ctrl + wheel")):
-        view = view_of(touch=touch)
-        view.button("matrix").click()
-        assert said in view.panel().locator(".scale").inner_text()
-
-
 NASTY = (
     '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ {tokens} $& '
 )
 
 
-def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye):
-    page = visit(link(app, source="random", text=NASTY, twin=NASTY, token=1))
-    view = eye(page)
+def test_tokens_that_look_like_markup_stay_text_in_every_drawing(view_of):
+    view = view_of(source="random", text=NASTY, twin=NASTY, token=1)
     labels = list(mha.words(NASTY).labels)
-    assert view.words() == view.words(1) == labels
     for drawing in ("text", "arcs", "matrix", "lines"):
         view.button(drawing).click()
         if drawing != "matrix":
@@ -510,11 +447,8 @@ def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye
             assert len(texts) > 14
             assert all(text == labels[int(at)] for at, text in texts)
         view.listbox().press("ArrowRight")
-        assert page.evaluate("window.cracked") is None
+        assert view.page.evaluate("window.cracked") is None
         assert view.view.locator("img, script").count() == 0
-    at = labels.index(next(label for label in labels if "tokens" in label))
-    view.word(at).hover()
-    assert view.said().startswith(f"“{labels[at]}” looks at ")
 
 
 # Themes, phones, fingers
@@ -555,18 +489,18 @@ def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, eye):
     assert width >= 40  # there is room for the lines
 
 
-def test_a_tap_pins_a_token_and_shows_a_lines_weight(visit, app, eye):
-    page = visit(f"{app}?twin=&heads=1", width=390, height=844, touch=True)
-    view = eye(page)
-    view.chip("head 1").scroll_into_view_if_needed()
+def test_a_tap_pins_a_token_and_shows_a_lines_weight_and_a_touch_screen_explains_its_zoom(view_of):
+    view = view_of(touch=True, twin="")
     view.token(2).tap()
-    assert_lines(view.lines(), expected(TIRED, 2, [0]))
+    assert_lines(view.lines(), expected(TIRED, 2, [2, 3]))
     assert view.token(2).get_attribute("aria-selected") == "true"
-    page.touchscreen.tap(*view.place(view.lines()[0][:3]))
+    view.page.touchscreen.tap(*view.place(view.lines()[0][:3]))
     expect(view.panel().locator(".status")).to_contain_text("→ ")
     assert view.token(2).get_attribute("aria-selected") == "true"
     view.token(2).tap()
     assert view.button("Unpin (Esc)").count() == 0
+    view.button("matrix").click()
+    assert "double tap" in view.panel().locator(".scale").inner_text()
 
 
 def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, eye):
@@ -574,52 +508,45 @@ def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, 
     view = eye(page)
     view.chip("head 2").click()
     view.away()
-    seen = {}
+    seen = []
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        page.wait_for_function(
-            "v => v.view.theme.ink === getComputedStyle(v).getPropertyValue('--st-text-color').trim()",
-            arg=view.view.element_handle(),
-        )
-        palette = view.colours()
-        view.until(lambda palette=palette: view.inked(palette[1]) and view.inked(palette[0]))
-        border = view.chip("head 2").evaluate("chip => getComputedStyle(chip).borderColor")
-        assert border == "rgb({}, {}, {})".format(*(int(palette[1][i : i + 2], 16) for i in (1, 3, 5)))
+        ink = "v => v.view.theme.ink === getComputedStyle(v).getPropertyValue('--st-text-color').trim()"
+        page.wait_for_function(ink, arg=view.view.element_handle())
+        palette, scale = view.colours(), view.colours("sequential")
+        view.until(lambda: view.inked(palette[1]) and view.inked(palette[0]))  # noqa: B023
         view.button("matrix").click()
-        scale = view.colours("sequential")
-        view.until(lambda scale=scale: view.inked(scale[0]))  # of weights of 0
+        view.until(lambda: view.inked(scale[0]))  # noqa: B023 (of weights of 0)
         view.button("lines").click()
-        seen[theme] = (tuple(palette), tuple(scale), view.view.evaluate("v => getComputedStyle(v).color"))
-    assert all(a != b for a, b in zip(*seen.values(), strict=True))
+        seen.append((palette, scale))
+    assert all(one != other for one, other in zip(*seen, strict=True))
 
 
 # Long texts and short words
 
 
-@pytest.mark.parametrize(("drawing", "on", "back"), [("arcs", "→", "←"), ("lines", "↓", "↑")])
-def test_a_scrolled_text_shows_how_much_is_left(view_of, drawing, on, back):
+def test_a_scrolled_text_shows_how_much_is_left(view_of):
     text = " ".join(f"word{at}" for at in range(60))
     view = view_of(source="random", twin="", text=text, token=1)
-    view.button(drawing).click()
-    further, before = (view.stage().locator(".more").filter(has_text=way) for way in (on, back))
-    expect(further).to_be_visible()
-    expect(before).to_have_count(0)
-    places = view.boxes("token" if drawing == "arcs" else "query")
-    box = view.stage().locator(".scroll").bounding_box()
-    seen = [
-        place
-        for place in places
-        if place["x"] + place["width"] <= box["x"] + box["width"] + 1
-        and place["y"] + place["height"] <= box["y"] + box["height"] + 1
-    ]
-    assert further.inner_text().strip(f" {on}") == f"{60 - len(seen)} more"
-    further.click()
-    expect(before).to_be_visible()
-    for _ in range(100):  # pressed in one go with the question whether it is there: it may be scrolling yet
-        view.page.wait_for_timeout(400)
-        if not further.evaluate_all("(found) => (found[0]?.click(), found.length)"):
-            break
-    expect(further).to_have_count(0)
+    for drawing, on, back in (("arcs", "→", "←"), ("lines", "↓", "↑")):
+        view.button(drawing).click()
+        further, before = (view.stage().locator(".more").filter(has_text=way) for way in (on, back))
+        expect(further).to_be_visible()
+        expect(before).to_have_count(0)
+        places = view.boxes("token" if drawing == "arcs" else "query")
+        box = view.stage().locator(".scroll").bounding_box()
+        right, bottom = box["x"] + box["width"] + 1, box["y"] + box["height"] + 1
+        seen = [place for place in places if place["right"] <= right and place["bottom"] <= bottom]
+        assert further.inner_text().strip(f" {on}") == f"{60 - len(seen)} more"
+        further.click()
+        expect(before).to_be_visible()
+        for _ in range(
+            100
+        ):  # pressed in one go with the question whether it is there: it may be scrolling yet
+            view.page.wait_for_timeout(400)
+            if not further.evaluate_all("(found) => (found[0]?.click(), found.length)"):
+                break
+        expect(further).to_have_count(0)
 
 
 def test_short_words_are_as_narrow_as_their_letters(view_of):
