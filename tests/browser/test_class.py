@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 ACTS = 14
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="reads the memory of a process as Linux has it"
 )

@@ -14,19 +14,13 @@ from mha_core.training.checkpoints import edition
 from pages._kit.text import catalogue
 from tests.browser.conftest import click_cell, link_of
 
-# A link to each page with something of its own that is not as it begins.
+# Pages whose pictures a browser draws, each with something of its own that is not as it begins.
 PAGES = [
     "?h=8",
-    "token?architecture=standard",
     "compare?against=h:8",
     "steps?operation=softmax",
     "what-if?edits=off,layer=2,head=4;cut,from=9,to=3",
-    "hops?architecture=standard",
-    "embeddings?axes=3-D&classes=food&classes=animal&word=cat",
-    "positions?code=ALiBi",
-    "cost?cost_h=4&cost_kv_rank=64",
-    "train?train_h=2",
-    "sweep?width=32",
+    "embeddings?classes=food&classes=animal&word=cat",
 ]
 # The texts of the page, the numbers of its matrices, and the lines between its words, inside all components.
 DRAWN = """() => {

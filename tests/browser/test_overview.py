@@ -60,8 +60,12 @@ def chosen(page) -> tuple[str, str]:
     return link.get("layer", "2"), link.get("head", "1")  # what is not in a link is the default
 
 
-def test_hovering_a_head_describes_and_outlines_it_without_the_server(open_overview, expected, settled):
+def test_a_head_is_described_by_pointer_and_keys_and_sorted_without_the_server(
+    open_overview, expected, settled
+):
     page = open_overview(sent=(sent := []))
+    expect(page.get_by_role("application", name="72 heads of 6 layers")).to_be_visible()
+    expect(page.locator(".overview [aria-live=polite]")).to_contain_text("Layer 1, head 1")
     before = len(sent)
     away, picture = page.get_by_role("heading", level=1), "canvas => canvas.toDataURL()"
     away.hover()
@@ -77,9 +81,40 @@ def test_hovering_a_head_describes_and_outlines_it_without_the_server(open_overv
     away.hover()
     assert name(page) == "Layer 1, head 1"
     assert canvas(page).evaluate(picture) == pictures[0]
+
+    order = page.locator(".overview .orders button", has_text="entropy")
+    column = expected[1].table["entropy"].astype(np.float32)
+    across = (canvas(page).bounding_box()["width"] - LEFT - 2 + GAP) / HEADS  # from a picture to the next
+    for ascending in (True, False):  # a second press turns it
+        order.click()
+        assert order.inner_text() == f"entropy {'↑' if ascending else '↓'}"
+        ranked = column.sort_values(ascending=ascending, kind="stable").index
+        for nth in (0, 1):
+            canvas(page).hover(position={"x": 12 + nth * across, "y": 12})
+            layer, head = ranked[nth]
+            assert name(page) == f"Layer {layer + 1}, head {head + 1}"
+    page.locator(".overview .orders button").first.click()
+    away.hover()
+
+    canvas(page).focus()
+    for key, at in (
+        ("ArrowRight", "Layer 1, head 2"),
+        ("ArrowDown", "Layer 2, head 2"),
+        ("End", "Layer 6, head 12"),
+        ("ArrowUp", "Layer 5, head 12"),
+    ):
+        page.keyboard.press(key)
+        assert name(page) == at
     settled(page)
     assert len(sent) == before
     assert chosen(page) == ("1", "1")
+    page.keyboard.press("Enter")
+    settled(page)
+    assert chosen(page) == ("5", "12")
+    page.keyboard.press("ArrowUp")  # the focus has stayed
+    assert name(page) == "Layer 4, head 12"
+    page.get_by_role("button", name="As a table").click()
+    expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()
 
 
 def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
@@ -94,71 +129,23 @@ def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
         assert not any(MARK in frame for frame in heard)
 
 
-def test_with_the_keyboard_a_head_is_announced_and_opened(open_overview, settled):
-    page = open_overview(sent=(sent := []))
-    expect(page.get_by_role("application", name="72 heads of 6 layers")).to_be_visible()
-    expect(page.locator(".overview [aria-live=polite]")).to_contain_text("Layer 1, head 1")
-    canvas(page).focus()
-    before = len(sent)
-    for key, at in (
-        ("ArrowRight", "Layer 1, head 2"),
-        ("ArrowDown", "Layer 2, head 2"),
-        ("End", "Layer 6, head 12"),
-        ("ArrowUp", "Layer 5, head 12"),
-    ):
-        page.keyboard.press(key)
-        assert name(page) == at
-    assert len(sent) == before
-    page.keyboard.press("Enter")
-    settled(page)
-    assert chosen(page) == ("5", "12")
-    page.keyboard.press("ArrowUp")  # the focus has stayed
-    assert name(page) == "Layer 4, head 12"
-    page.get_by_role("button", name="As a table").click()
-    expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()
-
-
-def test_heads_are_sorted_and_a_second_press_turns_the_order(open_overview, expected):
-    page = open_overview(sent=(sent := []))
-    before = len(sent)
-    order = page.locator(".overview .orders button", has_text="entropy")
-    column = expected[1].table["entropy"].astype(np.float32)
-    across = (canvas(page).bounding_box()["width"] - LEFT - 2 + GAP) / HEADS  # from a picture to the next
-    for ascending in (True, False):
-        order.click()
-        assert order.inner_text() == f"entropy {'↑' if ascending else '↓'}"
-        ranked = column.sort_values(ascending=ascending, kind="stable").index
-        for nth in (0, 1):
-            canvas(page).hover(position={"x": 12 + nth * across, "y": 12})
-            layer, head = ranked[nth]
-            assert name(page) == f"Layer {layer + 1}, head {head + 1}"
-    assert len(sent) == before
-
-
-def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(open_overview, expected, settled):
-    page = open_overview()
-    scales = []
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        settled(page)
-        listed = page.locator(".overview").evaluate(
-            "e => getComputedStyle(e).getPropertyValue('--st-chart-sequential-colors')"
-        )
-        scale = [[int(colour.strip()[i : i + 2], 16) for i in (1, 3, 5)] for colour in listed.split(",")]
-        scales.append(scale)
-        stops = np.linspace(0, 1, len(scale))
-        size, drawn = pitch(page) - GAP, pixels(canvas(page))
-        for layer, head in ((1, 1), (1, 12), (2, 5), (6, 3)):
-            weights = expected[0].layers[layer - 1].weights(head - 1)
-            for query, key in ((1, 3), (2, 1), (3, 3)):
-                at, cell = middle(page, layer, head), size / len(weights)
-                at = {"x": at["x"] + (key - 2) * cell + 1, "y": at["y"] + (query - 2) * cell + 1}
-                root = np.sqrt(weights[query, key])
-                wanted = [np.interp(root, stops, [colour[c] for colour in scale]) for c in range(3)]
-                *found, opaque = drawn[int(at["y"]), int(at["x"])]
-                np.testing.assert_allclose(found, wanted, atol=3)
-                assert opaque == 255
-    assert scales[0] != scales[1]
+def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(open_overview, expected):
+    page = open_overview(theme="dark")
+    listed = page.locator(".overview").evaluate(
+        "e => getComputedStyle(e).getPropertyValue('--st-chart-sequential-colors')"
+    )
+    scale = np.array(
+        [[int(colour.strip()[i : i + 2], 16) for i in (1, 3, 5)] for colour in listed.split(",")]
+    )
+    stops = np.linspace(0, 1, len(scale))
+    size, drawn = pitch(page) - GAP, pixels(canvas(page))
+    for layer, head in ((1, 1), (1, 12), (2, 5), (6, 3)):
+        weights = expected[0].layers[layer - 1].weights(head - 1)
+        for query, key in ((1, 3), (2, 1), (3, 3)):
+            at, cell = middle(page, layer, head), size / len(weights)
+            x, y = at["x"] + (key - 2) * cell + 1, at["y"] + (query - 2) * cell + 1
+            wanted = [np.interp(np.sqrt(weights[query, key]), stops, scale[:, c]) for c in range(3)]
+            np.testing.assert_allclose(drawn[int(y), int(x)], [*wanted, 255], atol=3)
 
 
 def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(open_overview, settled):

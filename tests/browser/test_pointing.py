@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from mha_core.scene.scene import Scene
@@ -24,10 +23,8 @@ def lit_on(page) -> tuple[list[dict], list[str]]:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("address", ["token", "steps?operation=softmax", "steps?steps_view=layers"])
-def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
-    page = visit(f"{app}/{address}", sent=(sent := []))
+def test_a_hovered_token_is_highlighted_in_every_picture(visit, app):
+    page = visit(f"{app}/token", sent=(sent := []))
     page.locator(".heatmaps canvas").first.wait_for()
     page.locator(".chooser .word").first.wait_for()
     before = len(sent)
@@ -35,8 +32,7 @@ def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
     assert lit == []
     n_pictures = len(pictures)
 
-    word = page.locator(".chooser .word").nth(ANIMAL)
-    word.hover()
+    page.locator(".chooser .word").nth(ANIMAL).hover()
     pictures, lit = lit_on(page)
     assert lit == ["animal"]
     with_animal = [one for one in pictures if any("animal" in names for names in one["names"])]
@@ -45,13 +41,12 @@ def test_a_hovered_token_is_highlighted_in_every_picture(visit, app, address):
         for names, marked in zip(one["names"], one["lit"], strict=True):
             assert ("animal" in names) == ("animal" in [names[at] for at in marked])
 
-    if address == "token":  # a row of one picture is a head, which has a number above
-        canvas = page.locator(".heatmaps canvas").first
-        over_cell(canvas, 2, ANIMAL + 1)
-        pictures, lit = lit_on(page)
-        assert lit == ["3", "didn't"]
-        lit_rows = {one["names"][0][at] for one in pictures for at in one["lit"][0]}
-        assert {"head 3", "didn't"} <= lit_rows
+    # A row of one picture is a head, which has a number above.
+    over_cell(page.locator(".heatmaps canvas").first, 2, ANIMAL + 1)
+    pictures, lit = lit_on(page)
+    assert lit == ["3", "didn't"]
+    lit_rows = {one["names"][0][at] for one in pictures for at in one["lit"][0]}
+    assert {"head 3", "didn't"} <= lit_rows
 
     page.mouse.move(0, 0)
     pictures, lit = lit_on(page)
@@ -66,7 +61,6 @@ def lit_words(picture) -> list[str]:
     return [picture["names"][axis][at] for at in picture["lit"][axis]]
 
 
-@pytest.mark.slow
 def test_hovered_tokens_are_highlighted_between_view_and_matrices(visit, app, eye):
     page = visit(f"{app}/compare", sent=(sent := []))
     view, matrix = eye(page), page.locator(".heatmaps canvas").first
@@ -87,7 +81,6 @@ def test_hovered_tokens_are_highlighted_between_view_and_matrices(visit, app, ey
     assert len(sent) == before
 
 
-@pytest.mark.slow
 def test_a_hovered_head_is_highlighted_everywhere(visit, app, eye, settled):
     page = visit(app, height=1400, sent=(sent := []))
     view = eye(page)
