@@ -53,31 +53,13 @@ test("the heads of the link that exist are switched on", () => {
 });
 
 test("the focus reads back from its link", () => {
-  const drawn = {
-    threshold: 0.25,
-    maxLines: 7,
-    rescaled: true,
-    words: true,
-    fitted: true,
-    matrix: "weights",
-    number: "9,3",
-  };
+  const drawn = { threshold: 0.25, maxLines: 7, rescaled: true, matrix: "weights", number: "9,3" };
+  const common = { layer: 1, head: 2, nth: 0, side: "query", words: true, fitted: true, ...drawn };
   const places = [
-    { layer: 0, head: 3, on: [3], nth: 0, side: "query", tokens: [0, 2], drawing: "matrix", ...drawn },
-    { layer: 1, head: 0, on: [0, 1], nth: 0, side: "key", tokens: [3], drawing: "arcs", ...drawn, threshold: null },
-    {
-      layer: 1,
-      head: 2,
-      on: [],
-      nth: 0,
-      side: "query",
-      tokens: [],
-      drawing: "text",
-      ...drawn,
-      words: false,
-      fitted: false,
-    },
-    { layer: 1, head: 2, on: null, nth: 0, side: "query", tokens: [1], drawing: "lines", ...drawn },
+    { ...common, layer: 0, head: 3, on: [3], tokens: [0, 2], drawing: "matrix" },
+    { ...common, head: 0, on: [0, 1], side: "key", tokens: [3], drawing: "arcs", threshold: null },
+    { ...common, on: [], tokens: [], drawing: "text", words: false, fitted: false },
+    { ...common, on: null, tokens: [1], drawing: "lines" },
   ];
   for (const looked of places) {
     const link = linkOf({ looked, original: ONE, two: false }, { ...DEFAULTS });

@@ -63,12 +63,6 @@ test("only visible cells are found at a position", () => {
   );
 });
 
-test("a few tokens fill the view", () => {
-  const w = new Viewport(3, 300, 300);
-  w.zoom(5, 1, 1);
-  assert.deepEqual([w.minCell, w.cell], [100, 100]);
-});
-
 test("cells of another shape stay under the pointer, with a limited height", () => {
   const w = new Viewport(64, 640, 360, 12, 3); // cells of 10 × 30 pixels
   const sizes = [];
@@ -86,7 +80,10 @@ test("cells of another shape stay under the pointer, with a limited height", () 
   assert.deepEqual(w.seen("y"), [1, 7]);
 });
 
-test("a matrix may have more columns than rows", () => {
+test("a few tokens fill the view, and a matrix may have more columns than rows", () => {
+  const few = new Viewport(3, 300, 300);
+  few.zoom(5, 1, 1);
+  assert.deepEqual([few.minCell, few.cell], [100, 100]);
   const w = new Viewport(11, 220, 140, 7);
   const corner = { row: 6, column: 10 };
   assert.equal(w.cell, 20);
