@@ -157,19 +157,22 @@ def test_what_is_typed_scrolled_or_reached_by_the_keyboard_stays_while_answers_c
     key = school.rooms.open(Lesson.read(FILE))
     of_class = seats(school.rooms, key.code, *(f"Student {number:02}" for number in range(1, 41)))
     page = visit(f"{school.app}/lessons?desk={key.code}#{key.secret}")
+
+    def answers(number: int) -> None:
+        of_class[number - 1].keep(1, 1, "3", language="en")
+        expect(sign(page, f"Student {number}", 1)).to_have_accessible_name("right · is here now")
+
     page.get_by_text("Afterwards: results, receipts, deletion").click()
     receipt = page.get_by_label("Check a student's receipt")
     receipt.press_sequentially("K7QM")
     table = page.locator(".table .scrolls")
     table.evaluate("box => { box.scrollTop = 300; }")
-    of_class[39].keep(1, 1, "3", language="en")
-    expect(sign(page, "Student 40", 1)).to_have_accessible_name("right · is here now")
+    answers(40)
     assert table.evaluate("box => box.scrollTop") == 300
     expect(receipt).to_have_value("K7QM")
     expect(receipt).to_be_focused()
     table.focus()
-    of_class[38].keep(1, 1, "3", language="en")
-    expect(sign(page, "Student 39", 1)).to_have_accessible_name("right · is here now")
+    answers(39)
     page.keyboard.press("End")
     expect(table).to_be_focused()
 

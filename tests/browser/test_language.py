@@ -96,13 +96,6 @@ def test_a_chinese_browser_opens_in_chinese_and_the_switch_keeps_another_languag
     expect(page.get_by_role("heading", name="What do h and d_model cost?")).to_be_visible()
 
 
-def test_a_typed_sentence_stays_when_the_language_changes(chinese):
-    page = chinese("?text=The dog was hungry.&lang=zh")
-    page.get_by_role("radio", name="EN").click()
-    expect(page.get_by_role("heading", name="What does each head look at?")).to_be_visible()
-    expect(page.get_by_role("textbox", name="Sentence", exact=True)).to_have_value("The dog was hungry.")
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_on_a_page_is_left_in_english(chinese, name):
     page = chinese(name.replace(HOME, ""))
@@ -132,12 +125,15 @@ def test_words_of_a_sentence_stay_though_streamlit_writes_them_too(chinese):
     expect(page.get_by_text("没有匹配的项")).to_be_visible()
 
 
-def test_a_refusal_and_its_repairs_are_in_chinese(chinese):
-    page = chinese("?source=random&h=3&d_model=64")
+def test_a_refusal_and_its_repairs_are_in_chinese_and_a_typed_sentence_stays_as_it_is(chinese):
+    page = chinese("?source=random&h=3&d_model=64&text=The dog was hungry.")
     expect(page.get_by_role("alert")).to_contain_text("不能平均分给 3 个头")
     page.get_by_role("button", name="改用：d_model 66").click()
     expect(page.get_by_role("spinbutton", name="d_model", exact=True)).to_have_value("66")
     expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("radio", name="EN").click()
+    expect(page.get_by_role("heading", name="What does each head look at?")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Sentence", exact=True)).to_have_value("The dog was hungry.")
 
 
 def test_what_is_saved_speaks_chinese_too(chinese, tmp_path):

@@ -127,40 +127,32 @@ def test_two_students_answer_and_see_what_came_of_it_once_it_is_revealed(come, r
     assert written(desk) == [(1, 1, 1, "3"), (2, 1, 1, "4"), (2, 1, 2, "3")]
 
 
-def test_an_answer_that_is_locked_while_the_server_is_away_arrives_once(come, room):
-    page = come("Ada")
-    choose(page, 3)
+def test_an_answer_that_is_locked_while_the_server_is_away_arrives_once_also_from_a_page_that_is_left(
+    come, room
+):
+    ada, bo = come("Ada"), come("Bo")
+    for page in (ada, bo):
+        choose(page, 3)
+    bo.context.set_offline(True)  # closes no connection: what is sent is lost
     room.server.process.kill()
     room.server.process.wait()
-    lock(page)
-    expect(page.locator(".saving")).to_contain_text("waits in this browser")
-    page.locator(".words [role=radio]").nth(3).click(force=True)  # it is locked
-    expect(page.locator(".words [aria-checked=true]")).to_contain_text("animal")
+    for page in (ada, bo):
+        lock(page)
+    expect(ada.locator(".saving")).to_contain_text("waits in this browser")
+    ada.locator(".words [role=radio]").nth(3).click(force=True)  # it is locked
+    expect(ada.locator(".words [aria-checked=true]")).to_contain_text("animal")
     room.server.start()
-    expect(page.locator(KEPT)).to_contain_text("Kept.")
-    expect(page.locator(".saving")).to_have_text("")
-    assert written(room.desk) == [(1, 1, 1, "3")]
-    assert [student.name for student in room.desk.students()] == ["Ada"]
-
-
-@pytest.mark.slow
-def test_an_answer_waits_in_a_page_that_is_left_and_comes_when_it_is_opened_again(come, room):
-    page = come("Ada")
-    choose(page, 3)
-    page.context.set_offline(True)  # closes no connection: what is sent is lost
-    room.server.process.kill()
-    room.server.process.wait()
-    lock(page)
-    room.server.start()
-    page.context.set_offline(False)
-    page.close()
-    again = page.context.new_page()
+    expect(ada.locator(KEPT)).to_contain_text("Kept.")
+    expect(ada.locator(".saving")).to_have_text("")
+    bo.context.set_offline(False)
+    bo.close()
+    again = bo.context.new_page()
     again.goto(room.server.address + room.link)
     expect(again.locator(KEPT)).to_contain_text("Kept.")
-    assert written(room.desk) == [(1, 1, 1, "3")]
+    assert written(room.desk) == [(1, 1, 1, "3"), (2, 1, 1, "3")]
+    assert [student.name for student in room.desk.students()] == ["Ada", "Bo"]
 
 
-@pytest.mark.slow
 def test_a_student_comes_back_in_another_tab_and_on_another_device(come, room):
     page = come("Ada")
     tab = page.context.new_page()
@@ -178,7 +170,6 @@ def test_a_student_comes_back_in_another_tab_and_on_another_device(come, room):
     assert len(room.desk.students()) == 1
 
 
-@pytest.mark.slow
 def test_a_class_goes_where_its_teacher_is_and_a_room_that_is_deleted_lets_it_go(come, room):
     page = come("Ada")
     answer(page, 3)
@@ -202,7 +193,6 @@ def test_a_class_goes_where_its_teacher_is_and_a_room_that_is_deleted_lets_it_go
     expect(page.locator(REVEALED).first).to_contain_text("You pointed at animal.")
 
 
-@pytest.mark.slow
 def test_a_frame_of_another_site_without_cookies_is_a_seat_too(strict, host, room):
     address = f"{room.server.address}{room.link}&amp;embed=true"
     strict.goto(host(f'<iframe src="{address}" width="900" height="900"></iframe>'))

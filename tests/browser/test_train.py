@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import Server
+
 LONG = 480_000  # milliseconds from one step that is seen to the next
 ANIMAL = 2  # its position
 SMALL = "train?train_h=2&train_d_model=32"
@@ -38,9 +40,16 @@ def weight_on_animal(view) -> float:
     return max((weight for _, _, key, weight in view.lines() if key == ANIMAL), default=0)
 
 
-@pytest.mark.slow
-def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, settled, eye):
-    page = visit(f"{serve(script=Path(__file__).with_name('short_app.py'))}/{SMALL}", height=1400)
+@pytest.fixture(scope="module")
+def short():
+    """The address of a server whose trainings are short."""
+    server = Server(script=Path(__file__).with_name("short_app.py"))
+    yield server.address
+    server.stop()
+
+
+def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, settled, eye):
+    page = visit(f"{short}/{SMALL}", height=1400)
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 250"))).to_be_visible(timeout=LONG)
     goes_on(page)  # without a click
@@ -79,12 +88,11 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     expect(page.locator(".st-key-head_view .chip")).to_have_count(3)  # two heads and "all"
 
 
-@pytest.mark.slow
-def test_closing_the_page_stops_a_training_that_nobody_else_wants(visit, app):
-    page = visit(f"{app}/train?train_h=2&train_seed=901")
+def test_closing_the_page_stops_a_training_that_nobody_else_wants(visit, short):
+    wide = f"{short}/train?train_h=2&train_d_model=256&train_seed=901"  # a step of it takes long
+    page = visit(wide)
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of"))).to_be_visible(timeout=LONG)
-    page.goto(f"{app}/_stcore/health")
-    other = visit(f"{app}/train?train_h=2&train_seed=901")
-    end = other.get_by_text(re.compile("^(Stopped at step|Finished)")).first
+    page.goto(f"{short}/_stcore/health")
+    end = visit(wide).get_by_text(re.compile("^(Stopped at step|Finished)")).first
     assert end.inner_text(timeout=LONG).startswith("Stopped")
