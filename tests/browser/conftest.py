@@ -602,13 +602,14 @@ def settled():
 
 def settle(page) -> None:
     """Wait until the server has answered and nothing on the page changes any more."""
-    try:
-        page.evaluate(SETTLED, [300, 800, PATIENCE])
-    except Error as error:
-        if "context was destroyed" not in str(error):
-            raise
-        page.wait_for_load_state()  # another document came meanwhile
-        page.evaluate(SETTLED, [300, 800, PATIENCE])
+    while True:
+        try:
+            page.evaluate(SETTLED, [300, 800, PATIENCE])
+            return
+        except Error as error:
+            if "context was destroyed" not in str(error):
+                raise
+            page.wait_for_load_state()  # another document came meanwhile
 
 
 class Server:

@@ -1,7 +1,4 @@
-"""Each page as it opens: no layout shifts, accessible, fits a phone; and Heads loads little.
-
-How long it takes: bench_first_visit.
-"""
+"""Each page as it opens: no layout shifts, accessible, fits a phone; and Heads loads little."""
 
 import os
 import shutil
@@ -30,15 +27,12 @@ PAGES = {
     "lessons": "Lessons",
     "lessons?lesson=heads&screen=5&answers=5-3:60,7:40": "Lessons",
 }
-# Those that have jumped on a busy computer, which draws each part late.
-LATE = ("steps?steps_view=order", "cost?case=15")
+# The first that most see, and those that have jumped on a busy computer, which draws each part late.
+LATE = ("", "steps?steps_view=order", "cost?case=15")
 # Where pictures stand above each other, and many controls below each other.
 ON_PHONES = {
     "": "Heads",
-    "?source=random&layers=12": "Heads",
-    "token": "Token",
     "steps": "Steps",
-    "what-if": "What if",
     "embeddings": "Embeddings",
     "cost": "Cost",
     "atlas": "Atlas",
@@ -96,7 +90,8 @@ def faults(page, theme: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_not_jump_and_is_accessible_in_both_themes(visit, app, settled, axe, page):
-    opened = visit(f"{app}/{page}", first=True, slower=4 if page in LATE else 1)
+    late = {"first": True, "slower": 4} if page in LATE else {}
+    opened = visit(f"{app}/{page}", **late)
     assert opened.evaluate(SHIFT) < MAX_SHIFT
     opened.evaluate(axe)
     assert faults(opened, "light") == []
@@ -128,7 +123,7 @@ def test_each_drawing_and_a_large_matrix_are_accessible_in_both_themes(visit, ap
 
 @pytest.mark.parametrize("page", ON_PHONES)
 def test_a_page_fits_a_phone_and_is_accessible(visit, app, axe, page):
-    opened = visit(f"{app}/{page}", first=True, width=390, height=844)
+    opened = visit(f"{app}/{page}", width=390, height=844)
     assert opened.evaluate(SHIFT) < MAX_SHIFT
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
     expect(opened).to_have_title(f"{ON_PHONES[page]} · Headscope")

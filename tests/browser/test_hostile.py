@@ -5,8 +5,8 @@ import http.client
 import io
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
-import zipfile
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
@@ -16,7 +16,6 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import hub_models
-from pages._kit.text import catalogue
 from pages._server.limits import STRANGERS
 from tests.bench.chromium import Server
 from tests.sources import tiny
@@ -47,20 +46,17 @@ PATHS = (
 )
 FIRST, SECOND = " ".join((*SCRIPTS, *CELLS)), " ".join((*MARKUP, *PATHS))  # short enough for a list of words
 TEXTS = [name for name, value in vars(Scene()).items() if value is None or isinstance(value, str)]
-PAGES = (
+PAGES = (  # whose words come from a link
     "",
     "token",
-    "steps",
-    "what-if",
-    "compare",
     "steps?steps_view=layers",
     "steps?steps_view=order",
     "embeddings",
     "train",
-    "train?train_view=heads",
     "model",
     "atlas",
 )
+SHAPES = "svg|g|defs|text|tspan|title|desc|style|path|line|rect|circle|polygon|image"
 # Elements that only a hostile text can have made.
 MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"]), a[href^="javascript"],
     iframe,
@@ -120,19 +116,22 @@ def page_text(page) -> str:
     return page.locator("[data-testid=stApp]").inner_text().replace("\u2060", "")
 
 
-@pytest.mark.slow
-def test_a_hostile_sentence_is_shown_as_typed_on_every_page(app, harmless, settled, eye):
+def test_a_hostile_sentence_or_model_is_shown_as_typed_on_every_page(app, harmless, settled, eye):
     link = urlencode({"source": "random", "text": FIRST, "twin": SECOND, "token": 1, "layer": 1, "head": 1})
     page = harmless(f"{app}?{link}")
     for number, text in enumerate((FIRST, SECOND)):
         assert eye(page).words(number) == list(mha.words(text).labels)
-    for name in PAGES[1:5]:
+    for name in ("token", "steps", "what-if", "compare"):
         page = harmless(f"{app}/{name}?{link}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == FIRST
+    model = f"{SCRIPTS[0]} {MARKUP[0]}"
+    page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert model in page_text(page)
+    expect(page.locator(".view")).to_have_count(0)
 
 
-@pytest.mark.slow
 def test_any_text_in_any_field_of_a_link_is_harmless(strangers, harmless):
     fields = [name for name in TEXTS if name not in ("text", "twin")]
     fields += ["drawing", "side", "words", "token", "hop1"]
@@ -143,47 +142,13 @@ def test_any_text_in_any_field_of_a_link_is_harmless(strangers, harmless):
         harmless(f"{strangers}/{page}{'&' if '?' in page else '?'}{link}")
 
 
-@pytest.mark.slow
-def test_any_number_in_any_field_of_a_link_is_harmless(strangers, harmless):
-    fields = {
-        "?source=random": ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers", "seed", "layer", "head"),
-        "?source=run": ("step",),
-        "token?": ("component",),
-        "steps?steps_view=order": ("positions_width", "positions_length"),
-        "cost?": ("cost_tokens", "cost_h", "cost_d_model"),
-        "train?": ("train_h", "train_d_model", "train_seed"),
-    }
-    values = ("inf", "-1e999", "nan", "9" * 400)
-    failed, _ = catalogue("en")["error.failed"].split("{", 1)
-    for page, names in fields.items():
-        link = urlencode({name: values[at % len(values)] for at, name in enumerate(names)})
-        opened = harmless(f"{strangers}/{page}&{link}")
-        expect(opened.get_by_role("heading", level=1)).to_be_visible()
-        assert failed not in page_text(opened)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [PATHS[0], f"{SCRIPTS[0]} {MARKUP[0]}", f"https://{EVIL}/../../a"])
-def test_any_name_of_a_model_is_harmless_and_not_loaded(app, harmless, model):
-    page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    assert model in page_text(page)
-    expect(page.locator(".view")).to_have_count(0)
-
-
-def hostile_trace(path) -> None:
-    """A complete trace with hostile tokens, source and names."""
+def test_any_content_of_a_file_is_harmless(app, harmless, settled, eye, tmp_path):
+    path = tmp_path / "trace.safetensors"
     q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
     tokens = [SCRIPTS[0], SCRIPTS[2], MARKUP[0], MARKUP[2], CELLS[0], PATHS[0], PATHS[5]]
     trace = mha.from_tensors(q=q, k=k, v=v, tokens=tokens, source={"name": SCRIPTS[0], MARKUP[0]: MARKUP[2]})
     trace.save(path)
-
-
-@pytest.mark.slow
-def test_any_content_of_a_file_is_harmless(app, harmless, settled, eye, tmp_path):
-    path = tmp_path / "trace.safetensors"
-    hostile_trace(path)
-    tokens = mha.load(path).tokens.labels
+    tokens = list(mha.load(path).tokens.labels)
     page = harmless(f"{app}/?source=file")
     upload = page.locator("input[type=file]")
     script = "<img src=x onerror=window.cracked=1>"  # browsers change quotes in the name of a file
@@ -191,26 +156,17 @@ def test_any_content_of_a_file_is_harmless(app, harmless, settled, eye, tmp_path
     upload.set_input_files({"name": name, "mimeType": "text/html", "buffer": path.read_bytes()})
     expect(page.get_by_text("A saved trace, opened from")).to_be_visible()
     settled(page)
-    assert eye(page).words() == list(tokens)
-    bomb = io.BytesIO()
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a", bytes(200_000_000))
+    assert eye(page).words() == tokens
     header = json.dumps({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode()
-    for content in (
-        bomb.getvalue(),
-        (2**63 - 1).to_bytes(8, "little"),
-        len(header).to_bytes(8, "little") + header,
-        b"<script>window.cracked=1</script>",
-    ):
+    for content in ((2**63 - 1).to_bytes(8, "little"), len(header).to_bytes(8, "little") + header):
         refused = f"{len(content)} {script}.safetensors"
         upload.set_input_files({"name": refused, "mimeType": "text/html", "buffer": content})
         alert = page.get_by_test_id("stAlert").filter(has_text=str(len(content)))  # that before may fade out
         expect(alert).to_be_visible()
         assert f"{refused} cannot be read as a saved trace" in alert.inner_text().replace("\u2060", "")
-        assert eye(page).words() == list(tokens)  # what was open stays open
+        assert eye(page).words() == tokens  # what was open stays open
 
 
-@pytest.mark.slow
 def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_in_words(
     strangers, visit, settled, eye, tmp_path
 ):
@@ -236,7 +192,6 @@ def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_i
     assert "AxiosError" not in page_text(page)
 
 
-@pytest.mark.slow
 def test_saved_files_are_harmless_wherever_they_are_opened(app, browser, harmless, eye, alone, tmp_path):
     page = harmless(f"{app}?{urlencode({'source': 'random', 'text': FIRST, 'twin': '', 'token': 1})}")
     view, labels = eye(page), list(mha.words(FIRST).labels)
@@ -251,22 +206,8 @@ def test_saved_files_are_harmless_wherever_they_are_opened(app, browser, harmles
         return path
 
     svg, png = saved("SVG"), saved("PNG")
-    allowed = {
-        "svg",
-        "g",
-        "text",
-        "tspan",
-        "path",
-        "rect",
-        "line",
-        "image",
-        "style",
-        "title",
-        "desc",
-        "circle",
-    }
     root = ET.fromstring(svg.read_text(encoding="utf-8"))
-    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= allowed | {"polygon", "defs"}
+    assert all(re.fullmatch(SHAPES, element.tag.rpartition("}")[2]) for element in root.iter())
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     context = browser.new_context(offline=True)
@@ -284,44 +225,48 @@ def test_saved_files_are_harmless_wherever_they_are_opened(app, browser, harmles
     assert not [row for row in rows if row["query"][0] in "=+-@＝"]
     offline = eye(alone(saved("Page that works offline")))  # which asks nobody
     assert offline.words() == labels
-    assert offline.page.evaluate("window.cracked") is None
-    assert offline.page.locator(MADE).count() == 0
+    for drawing in ("text", "arcs", "matrix", "lines"):
+        offline.button(drawing).click()
+        offline.listbox().press("ArrowRight")
+        if drawing in ("text", "lines"):
+            seen = offline.stage().locator(f".token.{'token' if drawing == 'text' else 'query'}")
+            texts = seen.evaluate_all("all => all.map((e) => [e.dataset.at, e.firstChild.textContent])")
+            assert texts
+            assert all(text == labels[int(at)] for at, text in texts)
+        assert offline.page.evaluate("window.cracked") is None
+        assert offline.page.locator(MADE).count() == 0
 
 
-@pytest.mark.slow
-def test_another_site_cannot_connect_or_upload(strangers):
+def test_another_site_cannot_connect_or_upload_and_no_path_leads_to_another_file(strangers):
     connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
+
+    def answered(method: str, path: str, **headers: str) -> tuple[int, bytes]:
+        connection.request(method, path, headers=headers)
+        with connection.getresponse() as answer:
+            text = answer.read()
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert answer.headers["Content-Security-Policy"], path
+        return answer.status, text
+
     handshake = {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Origin": "http://evil.example",
     }
-    asked = {
-        ("GET", "/_stcore/stream"): handshake | {"Origin": "http://evil.example"},
-        ("PUT", "/_stcore/upload_file/a/b"): {"Content-Type": "multipart/form-data; boundary=x"},
-    }
-    for (method, path), headers in asked.items():
-        connection.request(method, path, headers=headers)
-        with connection.getresponse() as answer:
-            answer.read()
-        assert answer.status == 403, path
-        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
-        assert answer.headers["Content-Security-Policy"], path
+    upload = {"Content-Type": "multipart/form-data; boundary=x"}
+    for asked, headers in (
+        (("GET", "/_stcore/stream"), handshake),
+        (("PUT", "/_stcore/upload_file/a/b"), upload),
+    ):
+        assert answered(*asked, **headers)[0] == 403, asked
         connection.close()
-
-
-def test_no_path_leads_to_another_file(strangers):
-    connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
     for folder in ("", "static/", "headscope/", "media/", "component/a/", "_stcore/bidi-components/a/"):
         for path in ("../pyproject.toml", "../../../../../../etc/passwd", "./app.py"):
             for way in (path, quote(path, safe=""), path.replace("../", "..%5c"), path.replace(".", "%2e")):
-                connection.request("GET", f"/{folder}{way}")
-                with connection.getresponse() as answer:
-                    text = answer.read()
+                _, text = answered("GET", f"/{folder}{way}")
                 assert not [word for word in (b"root:", b"build-backend", b"st.App(") if word in text]
-                assert answer.headers["X-Content-Type-Options"] == "nosniff", (folder, way)
-                assert answer.headers["Content-Security-Policy"], (folder, way)
     connection.close()
 
 

@@ -27,8 +27,6 @@ STUDENTS = 3  # pages without a browser on each replica, which make the load
 
 NAMES = ("replica-1.example", "replica-2.example")
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def replicas():

@@ -61,9 +61,6 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     before = len(sent)
     trace = layer()
     assert_at_step(page, "project")
-    formulas = " ".join(page.locator(".katex annotation").all_text_contents())
-    for size in ("13 \\times 24", "24 \\times 4{\\cdot}6", "13 \\times 13"):
-        assert size in formulas
     assert page.locator(".katex-error").count() == 0
     captions = page.locator(".heatmaps figcaption")
     assert captions.count() == 4

@@ -147,25 +147,6 @@ def test_exploring_the_view_sends_no_messages(visit, app, settled, eye):
     assert len(sent) > before  # the count does count
 
 
-def test_another_sentence_or_h_keeps_the_switched_heads_and_unpins_tokens(visit, app, settled, eye):
-    page = visit(f"{app}/?heads=1")
-    view = eye(page)
-    view.chip("head 4").click()
-    view.token(12).click()
-    text = "The animal was tired because it was too late."
-    page.get_by_role("textbox", name="Sentence", exact=True).fill(text)
-    page.keyboard.press("Control+Enter")
-    settled(page)
-    assert view.chosen_word() == "it"  # not the last token, as before
-    assert_lines(view.lines(), expected(text, 6, [0, 3]))
-    view.chip("all").click()
-    page.get_by_role("spinbutton", name="Heads, h", exact=True).fill("8")
-    page.keyboard.press("Enter")
-    settled(page)
-    assert view.view.locator(".chip").count() == 9
-    assert_lines(view.lines(), expected(text, 6, range(4), h=8))
-
-
 # Pointing and pinning
 
 
@@ -296,28 +277,6 @@ def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(view_of):
 # The other drawings
 
 
-def test_text_and_arcs_show_the_same_numbers(view_of):
-    view = view_of()
-    page = view.page
-    view.chip("head 4").dblclick()
-    row = weights()[3, IT]
-    view.button("text").click()
-    numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in range(13)]
-    assert numbers == [f"{weight:.2f}" if weight >= FAINTEST else "" for weight in row]
-    shaded = [view.token(at, "token").evaluate("e => e.style.background !== ''") for at in range(13)]
-    assert shaded == [weight >= 0.02 * row.max() for weight in row]
-
-    view.button("arcs").click()
-    assert_lines(view.lines(), expected(TIRED, IT, [3]))
-    numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (7, 8, 5)]
-    assert numbers == [f"{row[at]:.2f}" if row[at] >= FAINTEST else "" for at in (7, 8, 5)]
-    page.mouse.move(*view.place((3, IT, 7), at=0.2))
-    expect(view.panel().locator(".status")).to_have_text(reading(3, 7, "because"))
-    view.button("looks at it").click()
-    view.away()
-    assert_lines(view.lines(), expected(TIRED, IT, [3], "key"))
-
-
 def cell_at(view, key: int, query: int) -> tuple[float, float]:
     """Where a cell of the matrix is on the screen."""
     return view.view.evaluate(
@@ -430,27 +389,6 @@ def test_the_arcs_of_two_sentences_fit_beside_each_other_or_are_scrolled_to_the_
             assert word["x"] + word["width"] <= box["x"] + box["width"]
 
 
-NASTY = (
-    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ {tokens} $& '
-)
-
-
-def test_tokens_that_look_like_markup_stay_text_in_every_drawing(view_of):
-    view = view_of(source="random", text=NASTY, twin=NASTY, token=1)
-    labels = list(mha.words(NASTY).labels)
-    for drawing in ("text", "arcs", "matrix", "lines"):
-        view.button(drawing).click()
-        if drawing != "matrix":
-            side = "query" if drawing == "lines" else "token"
-            tokens = view.stage().locator(f".token.{side}")  # those in sight
-            texts = tokens.evaluate_all("all => all.map((e) => [e.dataset.at, e.firstChild.textContent])")
-            assert len(texts) > 14
-            assert all(text == labels[int(at)] for at, text in texts)
-        view.listbox().press("ArrowRight")
-        assert view.page.evaluate("window.cracked") is None
-        assert view.view.locator("img, script").count() == 0
-
-
 # Themes, phones, fingers
 
 
@@ -501,25 +439,6 @@ def test_a_tap_pins_a_token_and_shows_a_lines_weight_and_a_touch_screen_explains
     assert view.button("Unpin (Esc)").count() == 0
     view.button("matrix").click()
     assert "double tap" in view.panel().locator(".scale").inner_text()
-
-
-def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, eye):
-    page = visit(f"{app}/?heads=1")
-    view = eye(page)
-    view.chip("head 2").click()
-    view.away()
-    seen = []
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        ink = "v => v.view.theme.ink === getComputedStyle(v).getPropertyValue('--st-text-color').trim()"
-        page.wait_for_function(ink, arg=view.view.element_handle())
-        palette, scale = view.colours(), view.colours("sequential")
-        view.until(lambda: view.inked(palette[1]) and view.inked(palette[0]))  # noqa: B023
-        view.button("matrix").click()
-        view.until(lambda: view.inked(scale[0]))  # noqa: B023 (of weights of 0)
-        view.button("lines").click()
-        seen.append((palette, scale))
-    assert all(one != other for one, other in zip(*seen, strict=True))
 
 
 # Long texts and short words
