@@ -40,19 +40,6 @@ def test_a_head_chosen_on_real_model_opens_on_heads_and_back_returns(model, sett
     assert place(page)[0] == "model"  # and nothing leads away from it by itself
 
 
-def test_the_token_is_kept_on_other_pages(model, settled):
-    page = model("t5", target="A cat.", kind="cross", key_token=4)
-    chosen = page.get_by_role("radiogroup", name="Token looked at").locator("[aria-checked=true]")
-    for name, path in (("Token", "token"), ("Heads", ""), ("Steps", "steps")):
-        page.get_by_role("link", name=name, exact=True).first.click()
-        settled(page)
-        assert (place(page)[0], place(page)[1]["key_token"]) == (path, "didn't")  # by word, not by number
-        if path:
-            expect(chosen).to_have_attribute("data-at", "3")
-    page.reload()
-    expect(chosen).to_have_attribute("data-at", "3")
-
-
 def test_pages_are_in_sections_at_the_top_or_in_the_menu_of_a_phone(visit, app):
     sections = {"Heads": "See", "Steps": "Understand", "Train": "Learn", "Real model": "Models"}
     before = "e => getComputedStyle(e, '::before').content"
@@ -83,10 +70,8 @@ def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, a
     left = page.url
     assert link_of(page)["token"] == "dog"
     for way in (
-        "What does this head do in 1,000 other sentences?",
         "Z: all heads together, through Wᴼ",
         "Turn this into a question",
-        "Token: one word in every head",
         "Train",
     ):
         page.get_by_role("link", name=way).first.click()
