@@ -9,8 +9,7 @@ highest memory of a process of its own above that of the model.
 
 A trace keeps q, k, v and x of every layer: 4 · L · d_model numbers, where eager keeps h · L². Both also need
 the memory of a pass. So a trace takes less memory only if L is at least about 4 · d_k = 256. The ratio to
-what it keeps shows how much is needed in addition. For the same reason eager has a second form, *hooked*,
-with the hooks that anybody would write to keep copies of those four.
+what it keeps shows how much is needed in addition.
 """
 
 import json
@@ -25,7 +24,7 @@ from measuring import in_turns, median_ratio, memory, report
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.tensors import shared
 
-WAYS = ("ours", "eager", "hooked", "sdpa")
+WAYS = ("ours", "eager", "sdpa")
 # Multiples of eager with output_attentions. In a short pass the overhead of tracing weighs more.
 MAX_TIME, MAX_MEMORY = {16: 1.10, 64: 1.10, 256: 1.05, 512: 1.05}, 1.0
 TURNS = {16: 100, 64: 60, 256: 20, 512: 8}
@@ -37,7 +36,7 @@ def plain(way: str):
 
     torch.manual_seed(0)
     model = BertModel(BertConfig(vocab_size=1009)).eval().requires_grad_(False)
-    model.set_attn_implementation("eager" if way in ("eager", "hooked") else "sdpa")
+    model.set_attn_implementation("eager" if way == "eager" else "sdpa")
     return model
 
 
@@ -56,26 +55,7 @@ def forward(way: str, length: int, model):
     def run():
         return model(**ids, output_attentions=way != "sdpa")
 
-    return hooked(model, run) if way == "hooked" else run
-
-
-def hooked(model, run):
-    """`run` while keeping copies of x, q, k and v of each layer, which it also returns."""
-
-    def call():
-        kept, hooks = [], []
-        for layer in model.encoder.layer:
-            own = layer.attention.self
-            hooks.append(own.query.register_forward_pre_hook(lambda _, args: kept.append(args[0].clone())))
-            for matrix in (own.query, own.key, own.value):
-                hooks.append(matrix.register_forward_hook(lambda _, __, given: kept.append(given.clone())))
-        try:
-            return kept, run()
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    return call
+    return run
 
 
 def child(way: str, length: int) -> dict[str, int]:
@@ -118,7 +98,7 @@ def main() -> None:
         taken = in_turns(ways, turns, time.perf_counter)
         bytes_ = {way: peak(way, length) for way in WAYS}
         top, kept = bytes_["ours"]["peak"], bytes_["ours"]["kept"]
-        targets = {"eager": (MAX_TIME[length], MAX_MEMORY), "hooked": (None, None), "sdpa": (None, None)}
+        targets = {"eager": (MAX_TIME[length], MAX_MEMORY), "sdpa": (None, None)}
         for way, (most, largest) in targets.items():
             report(f"seconds / {way}, L {length}", median_ratio(taken["ours"], taken[way]), most)
             report(f"peak memory / {way}, L {length}", top / bytes_[way]["peak"], largest)
