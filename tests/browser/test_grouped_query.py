@@ -59,21 +59,19 @@ def beam(canvas) -> list[bool]:
     return (pixels(canvas)[14:17, :, 3] > 60).any(0).tolist()
 
 
-def test_a_bracket_covers_the_columns_that_share(model):
-    page = model("llama", "model", head=4)
+def test_a_bracket_covers_the_columns_that_share(visit, app):
+    page = visit(link(app, n_kv_heads=3, layers=3, head=4))
     canvas = page.locator(".overview canvas.all")
     drawn = beam(canvas)
     starts = [x for x in range(1, len(drawn)) if drawn[x] and not drawn[x - 1]]
     assert len(starts) == 3  # of six heads two share one each
-    pitch = (canvas.bounding_box()["height"] - 18 + 4) / 2
+    pitch = (canvas.bounding_box()["height"] - 18 + 4) / 3
     for nth, start in enumerate(starts):
         assert start == pytest.approx(26 + 2 * nth * pitch, abs=4)
     assert sum(drawn) == pytest.approx(6 * pitch, abs=30)
     assert page.locator(".overview .facts strong").inner_text().endswith("head 4 · K V 2")
 
-
-def test_heads_with_keys_of_their_own_have_no_frame_and_no_bracket(visit, app):
-    page = visit(link(app, n_kv_heads=6, layers=3))
+    page = visit(link(app, n_kv_heads=6, layers=3))  # none that share
     assert frames(page) == []
     canvas = page.locator(".overview canvas.all")
     assert not any(beam(canvas))

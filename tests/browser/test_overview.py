@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.analysis.overview import overview
-from mha_core.export.payload import MARK
 from mha_core.scene.scene import Scene
 from tests.browser.conftest import link_of, pixels
 
@@ -115,18 +114,6 @@ def test_a_head_is_described_by_pointer_and_keys_and_sorted_without_the_server(
     assert name(page) == "Layer 4, head 12"
     page.get_by_role("button", name="As a table").click()
     expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()
-
-
-def test_numbers_are_sent_once_and_not_with_every_click(visit, app, settled):
-    words = " ".join(f"word{n}" for n in range(32))
-    page = visit(f"{app}?{urlencode(LINK | {'text': words})}", heard=(heard := []))
-    assert sum(MARK in frame for frame in heard) == 1  # the head view has all that the pictures need
-    for layer, head in ((4, 9), (4, 7)):
-        heard.clear()
-        canvas(page).click(position=middle(page, layer, head))
-        settled(page)
-        assert chosen(page) == (str(layer), str(head))
-        assert not any(MARK in frame for frame in heard)
 
 
 def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(open_overview, expected):

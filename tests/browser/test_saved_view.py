@@ -377,51 +377,43 @@ def cross():
     return mha.AttentionTrace(LOOKED_AT, (layer,), {"name": "by hand"})
 
 
-def test_two_texts_are_a_page_with_both(alone, eye, save, written, cross):
+def test_two_texts_are_a_page_with_both_in_every_drawing(alone, eye, save, written, cross):
     weights = cross.layers[0].weights(1)
     page = alone(written(cross, head=1, token=6))
     view = eye(page)
     assert view.panel().locator(".token.query").all_inner_texts()[1] == "butter"
     assert view.panel().locator(".token.key").count() == 11
-
     assert view.said().startswith(f"“.” looks at {LOOKED_AT.labels[weights[6].argmax()]} ")
     view.token(10, side="key").hover()
     assert view.said().startswith(f"“.” is looked at by {LOOKS.labels[weights[:, 10].argmax()]} ")
 
     # The keyboard walks each list to its own end.
-    view.listbox().press("End")
-    view.listbox().press("ArrowRight")
-    view.listbox().press("End")
-    view.listbox().press("ArrowDown")
-    assert view.panel().locator(".key[aria-selected=true]").get_attribute("data-at") == "10"
-    view.listbox().press("ArrowLeft")
-    assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
-
-    arcs = view.button("arcs")
-    assert arcs.is_disabled()
-    assert "a text that looks at itself" in arcs.get_attribute("title")
+    for keys, side, last in (
+        (("End", "ArrowRight", "End", "ArrowDown"), "key", 10),
+        (["ArrowLeft"], "query", 6),
+    ):
+        for key in keys:
+            view.listbox().press(key)
+        chosen = view.panel().locator(f".{side}[aria-selected=true]")
+        assert chosen.get_attribute("data-at") == str(last)
     view.listbox().press("Escape")
     said = texts(ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8")))
     assert all(said.count(label) == 1 for label in ("butter", "etter", "gest"))
-
     rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     pairs = itertools.product(LOOKS.labels, LOOKED_AT.labels)
     assert [(row["query"], row["key"]) for row in rows] == list(pairs)
     np.testing.assert_allclose([float(row["weights"]) for row in rows], weights.ravel(), atol=1e-5)
 
-
-def test_text_and_matrix_show_one_text_looking_at_another(alone, eye, written, cross):
-    weights = cross.layers[0].weights(0)
-    view = eye(alone(written(cross, head=0)))
+    assert view.button("arcs").is_disabled()
+    assert "a text that looks at itself" in view.button("arcs").get_attribute("title")
     view.button("text").click()
     assert view.panel().locator(".prose").count() == 2
     for side, other, row in (("query", "key", weights[3]), ("key", "query", weights[:, 3])):
         view.token(3, side=side).hover()
         names = (LOOKED_AT if other == "key" else LOOKS).labels
-        best = row.argmax()
-        brightest = view.panel().locator(f".token.{other}").nth(best)
-        assert brightest.locator("bdi").inner_text() == names[best]
-        assert brightest.locator(".numbers").inner_text() == f"{row[best]:.2f}"
+        brightest = view.panel().locator(f".token.{other}").nth(row.argmax())
+        assert brightest.locator("bdi").inner_text() == names[row.argmax()]
+        assert brightest.locator(".numbers").inner_text() == f"{row.max():.2f}"
         assert view.panel().locator(f".token.{side} .numbers:not(:empty)").count() == 0
     view.button("matrix").click()
     left, above, cell, high = view.view.evaluate(
