@@ -210,7 +210,7 @@ def test_a_picture_to_choose_is_whole_on_a_projector_and_has_no_word_that_tells_
 
 
 def test_who_is_here_for_the_first_time_is_invited_once(visit, app, settled):
-    page = visit(app)
+    page = visit()
     page.context.clear_cookies()
     page.goto(app)
     start = page.get_by_role("link", name="New here? Try 7 short questions")

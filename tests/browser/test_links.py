@@ -15,13 +15,7 @@ from pages._kit.text import catalogue
 from tests.browser.conftest import click_cell, link_of
 
 # Pages whose pictures a browser draws, each with something of its own that is not as it begins.
-PAGES = [
-    "?h=8",
-    "compare?against=h:8",
-    "steps?operation=softmax",
-    "what-if?edits=off,layer=2,head=4;cut,from=9,to=3",
-    "embeddings?classes=food&classes=animal&word=cat",
-]
+PAGES = ["?h=8", "compare?against=h:8", "embeddings?classes=food&classes=animal&word=cat"]
 # The texts of the page, the numbers of its matrices, and the lines between its words, inside all components.
 DRAWN = """() => {
     const found = [];
