@@ -9,7 +9,6 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -53,13 +52,6 @@ AT = """(selector) => {
 }"""
 MAX_TABS = 90  # from the top of a page to anything on it
 BESIDE = "[class*=st-key-lesson_view]"  # what is drawn beside an answer
-MATRICES = """({ heatmaps }) => Object.values(heatmaps.gallery.pictures).map(({ map: { numbers } }) => {
-    const { rows, columns, values } = numbers;
-    const shown = [...values].map((x) => Number.isNaN(x) ? null : x);
-    return rows.map((_, at) => shown.slice(at * columns.length, (at + 1) * columns.length));
-})"""
-LINES = """view => view.view.drawings.map(({ drawing }) => drawing.curves
-    .map(({ head, query, key, weight }) => [head, query, key, weight]))"""
 
 
 class Student:
@@ -314,23 +306,17 @@ class Student:
             return None
         return self.page.locator(".reveal .mark.right").count() == 1
 
-    def lines(self) -> list[list[tuple[int, int, int, float]]]:
-        """The lines of each drawing beside the answer: head, query, key from 0, and the weight."""
-        views = self.page.locator(f"{BESIDE} .view")
-        views.first.locator(".panel canvas").first.wait_for()
-        drawings = [views.nth(at).evaluate(LINES) for at in range(views.count())]
-        return [[tuple(line) for line in drawing] for drawing in chain(*drawings)]
-
-    def matrices(self) -> list[np.ndarray]:
-        """The matrices of weights beside the answer, NaN where they are hidden. (query, key)"""
-        drawn = self.page.locator(f"{BESIDE} .heatmaps")
-        drawn.locator("canvas").first.wait_for()
-        return [np.array(rows, float) for rows in drawn.evaluate(MATRICES)]
+    def has_drawing(self) -> bool:
+        """Whether anything is drawn beside the answer."""
+        return self._comes(f"{BESIDE} canvas")
 
     def has_path(self) -> bool:
         """Whether the way of one number to the output is drawn."""
+        return self._comes(".st-key-lesson_path svg, .st-key-lesson_path canvas")
+
+    def _comes(self, selector: str) -> bool:
         with suppress(TimeoutError):
-            self.page.locator(".st-key-lesson_path svg, .st-key-lesson_path canvas").first.wait_for()
+            self.page.locator(selector).first.wait_for()
             return True
         return False
 
