@@ -132,11 +132,13 @@ def test_servers_that_start_together_make_the_schema_once(url):
         assert out == "{'rooms': 0, 'students': 0, 'answers': 0}\n"
 
 
-@pytest.mark.parametrize("address", ["x", "mysql://a/b", "oracle://a", "", "sqlite3:///a", "http://a.b"])
-def test_an_address_of_no_database_is_refused_with_two_that_work(address, monkeypatch, tmp_path):
-    monkeypatch.setenv(DATABASE, address or "-")
-    with pytest.raises(MhaError, match=r"HEADSCOPE_DATABASE is the address .* sqlite:///.* postgresql://"):
-        Rooms()
+def test_an_address_of_no_database_is_refused_with_two_that_work(monkeypatch):
+    for address in ("x", "mysql://a/b", "-", "sqlite3:///a"):
+        monkeypatch.setenv(DATABASE, address)
+        with pytest.raises(
+            MhaError, match=r"HEADSCOPE_DATABASE is the address .* sqlite:///.* postgresql://"
+        ):
+            Rooms()
 
 
 def test_the_database_is_a_file_of_the_user_unless_named(monkeypatch, tmp_path):
