@@ -34,11 +34,12 @@ def normal():
     return lambda *shape: np.random.default_rng(7).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (5, 3), (40, 64)])
+@pytest.mark.parametrize("shape", [(1, 7), (40, 64)])
 def test_the_cells_are_the_numbers_of_the_frame(normal, shape):
     values = normal(*shape)
-    [cells] = draw(values).data
-    assert cells.type == "heatmap"
+    figure = draw(values, hidden=np.zeros(shape, bool))
+    [cells] = figure.data
+    assert (cells.type, figure.layout.shapes) == ("heatmap", ())  # nothing is hatched
     np.testing.assert_array_equal(cells.z, values)
     assert cells.z.dtype == np.float32
     assert [*cells.x] == [*range(1, shape[1] + 1)]
@@ -53,12 +54,8 @@ def test_the_cells_are_the_numbers_of_the_frame(normal, shape):
     [
         ("weights", [[0.2, 0.8]], None, (0, 1)),
         ("signed", [[-3.0, 1.0]], None, (-3, 3)),
-        ("signed", [[0.5, 2.0]], None, (-2, 2)),
-        ("signed", [[-1.5, -1.5]], None, (-1.5, 1.5)),
         ("signed", [[0.0, 0.0]], None, (-1, 1)),
-        ("signed", [[1e-30, 0.0]], None, (-1e-30, 1e-30)),
-        ("signed", [[-np.inf, 2.0]], None, (-2, 2)),
-        ("signed", [[np.nan, 2.0]], None, (-2, 2)),
+        ("signed", [[-np.inf, np.nan, 2.0]], None, (-2, 2)),
         ("signed", [[-np.inf, -np.inf]], None, (-1, 1)),
         ("signed", [[100.0, 2.0]], [[True, False]], (-2, 2)),
     ],
@@ -92,9 +89,11 @@ def hatched(figure) -> set[tuple[int, int]]:
 
 def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(normal):
     hidden = np.array([[False, True, True], [False, False, True]])
-    frame = framed(normal(2, 3), columns=["a", "b", "c"])
+    values = normal(2, 3)
+    values[0, 2] = np.inf  # hidden as those are that have no finite number
+    frame = framed(values, columns=["a", "b", "c"])
     before = frame.copy()
-    figure = heatmap(frame, kind="signed", hidden=hidden, **WORDS)
+    figure = heatmap(frame, kind="signed", hidden=hidden & np.isfinite(values), **WORDS)
     pd.testing.assert_frame_equal(frame, before)
     cells, grey = figure.data
     np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, frame))
@@ -109,30 +108,13 @@ def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(norma
     assert [x for x, *_ in hatching(numbered)] == [x + 1 for x, *_ in hatching(figure)]
 
 
-def test_cells_without_a_finite_number_are_hidden_too(normal):
-    values, hidden = normal(3, 3), np.eye(3, dtype=bool)
-    values[0, 1], values[1, 2], values[2, 0] = -np.inf, np.inf, np.nan
-    cells, grey = draw(values, hidden=hidden).data
-    np.testing.assert_array_equal(np.isnan(cells.z), ~np.isfinite(values) | hidden)
-    np.testing.assert_array_equal(~np.isnan(grey.z), ~np.isfinite(values) | hidden)
-
-
-def test_a_matrix_without_hidden_cells_has_one_layer_and_no_hatching(normal):
-    for figure in (draw(normal(3, 3)), draw(normal(3, 3), hidden=np.zeros((3, 3), bool))):
-        assert len(figure.data) == 1
-        assert not figure.layout.shapes
-
-
-@pytest.mark.parametrize("mask", ["causal", "any"])
-def test_of_a_long_text_hidden_cells_on_a_diagonal_have_one_line(mask):
+def test_of_a_long_text_hidden_cells_on_a_diagonal_have_one_line():
     n = 61
-    hidden = np.triu(np.ones((n, n), bool), 1)
-    if mask == "any":
-        hidden = np.random.default_rng(0).random((n, n)) < 0.3
-    figure = draw(np.zeros((n, n)), hidden=hidden)
-    assert hatched(figure) == set(map(tuple, np.argwhere(hidden).tolist()))
-    if mask == "causal":
-        assert len(hatching(figure)) == 2 * n - 3
+    causal, drawn = np.triu(np.ones((n, n), bool), 1), np.random.default_rng(0).random((n, n)) < 0.3
+    for hidden in (causal, drawn):
+        figure = draw(np.zeros((n, n)), hidden=hidden)
+        assert hatched(figure) == set(map(tuple, np.argwhere(hidden).tolist()))
+    assert len(hatching(draw(np.zeros((n, n)), hidden=causal))) == 2 * n - 3
 
 
 # Names
@@ -158,11 +140,8 @@ def test_words_that_are_equal_or_start_alike_keep_a_place_of_their_own(words, st
 @pytest.mark.parametrize(
     ("word", "shown"),
     [
-        ("a" * 14, "a" * 14),
-        ("a" * 15, "a" * 13 + "…"),
         ("<b>x</b> and more", "<b>x</b> and …"),
-        ("<a href='x'>y</a>", "<a href='x'>y…"),
-        *((word, word) for word in ("<s>", "</s>", "<b>x</b>", "<br>", "&lt;", "R&D", '"', "小猫")),
+        *((word, word) for word in ("a" * 14, "<b>x</b>", "&lt;", '"', "小猫")),
     ],
 )
 def test_a_word_is_shortened_first_and_then_made_plain_text(word, shown):
@@ -176,9 +155,7 @@ def test_a_word_is_shortened_first_and_then_made_plain_text(word, shown):
     ("columns", "shown", "kind"),
     [
         (["2", "1"], ["2", "1"], "category"),  # words that are numbers stay words
-        ([1, 2, 3], [1, 2, 3], "linear"),
         ([5, 6, 7], [5, 6, 7], "linear"),
-        ([3, 1, 2], ["3", "1", "2"], "category"),
         ([3, 2, 1], ["3", "2", "1"], "category"),
         ([1, 3, 5], ["1", "3", "5"], "category"),
     ],
@@ -204,7 +181,7 @@ def test_the_axes_say_what_they_are_as_plain_text():
         assert said in hover
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 24, 25, 51, 57, 58, 200, 2000])
+@pytest.mark.parametrize("n_rows", [1, 25, 57, 58, 2000])
 def test_the_height_stays_within_bounds_and_rows_with_names_have_room_for_them(n_rows):
     layout = draw(np.zeros((n_rows, 2))).layout
     assert module.MIN_HEIGHT <= layout.height <= module.MAX_HEIGHT

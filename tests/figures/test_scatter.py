@@ -30,8 +30,17 @@ def marks(figure) -> dict:
 @pytest.mark.parametrize(("axes", "kind"), [(2, "scatter"), (3, "scatter3d")])
 def test_every_word_is_where_its_row_says(axes, kind):
     points, seen = random_points(axes), {}
-    figure = draw(axes, chosen="bird")  # which is no word of these
+    figure = draw(axes, chosen="bird", arrows=[("cat", "dog")])  # "bird" is no word of these
     assert len(figure.data) == 3  # nothing is written or ringed that was not asked for
+    if axes == 2:
+        [arrow] = figure.layout.annotations
+        assert (arrow.ax, arrow.ay, arrow.x, arrow.y) == (*points.loc["cat"], *points.loc["dog"])
+        assert (arrow.axref, arrow.ayref, figure.layout.yaxis.scaleanchor) == ("x", "y", "x")
+    space = figure.layout if axes == 2 else figure.layout.scene
+    assert axes == 2 or space.aspectmode == "data"
+    assert [space[f"{letter}axis"].title.text for letter in "xyz"[:axes]] == [
+        f"axis {n}" for n in range(axes)
+    ]
     for trace in marks(figure).values():
         assert trace.type == kind
         rows = zip(*(getattr(trace, letter) for letter in "xyz"[:axes]), strict=True)
@@ -95,23 +104,6 @@ def test_words_that_look_like_tags_are_shown_as_typed_and_clicked_as_they_are():
     assert [*trace.customdata] == words
     [text] = [trace for trace in figure.data if "text" in trace.mode]
     assert text.text[0] == "<b>&lt;b&gt;</b>"
-
-
-def test_an_arrow_leads_from_its_first_word_to_its_second():
-    [arrow] = draw(arrows=[("cat", "dog")]).layout.annotations
-    points = random_points()
-    assert (arrow.ax, arrow.ay) == tuple(points.loc["cat"])
-    assert (arrow.x, arrow.y) == tuple(points.loc["dog"])
-    assert (arrow.axref, arrow.ayref) == ("x", "y")
-
-
-def test_axes_are_named_and_as_long_as_each_other():
-    flat = draw().layout
-    assert (flat.xaxis.title.text, flat.yaxis.title.text) == ("axis 0", "axis 1")
-    assert flat.yaxis.scaleanchor == "x"
-    deep = draw(3).layout.scene
-    assert [deep[f"{letter}axis"].title.text for letter in "xyz"] == ["axis 0", "axis 1", "axis 2"]
-    assert deep.aspectmode == "data"
 
 
 def test_a_word_without_room_is_left_out_and_the_chosen_one_never():

@@ -4,17 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_core import edits
 from mha_core.attention.positions import POSITIONS
 from mha_core.scene.changes import KINDS, change_of, read, write
 
 MASKS = ("causal", "window:2", "prefix:3", "padding:2")
-
-
-def test_an_older_link_still_removes_positions():
-    (edit,), refused = read("unordered")
-    assert (edit, refused) == (edits.Position(code="none"), ())
-    assert write([edit]) == "position,code=none"
 
 
 @pytest.mark.parametrize(

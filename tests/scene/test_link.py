@@ -74,7 +74,7 @@ scenes = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(scenes)
 def test_a_link_has_what_differs_from_the_defaults_and_reads_back_as_its_scene(scene):
     link = scene.link()
