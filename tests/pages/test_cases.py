@@ -112,11 +112,6 @@ def widths(opened: OpenedCase) -> None:
     shapes |= {"V": "8 × 2 × 100", "Z": "8 × 2 × 100", "concat": "2 × 800", "W^O": "800 × 512"}
     shapes |= {"output": "2 × 512"}
     assert shapes.items() <= drawn_shapes(opened).items()
-    [layer] = mha.trace("How are", h=8, d_model=512, d_k=64, d_v=100).layers
-    tensors = {"Q": layer.q, "S": layer.scores(), "V": layer.v, "Z": layer.output()}
-    tensors |= {"concat": layer.concat(), "W^O": layer.projections.w_o, "output": layer.result()}
-    for symbol, tensor in tensors.items():
-        assert shapes[symbol] == " × ".join(map(str, tensor.shape))
 
 
 def pronoun(opened: OpenedCase) -> None:
@@ -132,12 +127,11 @@ def pronoun(opened: OpenedCase) -> None:
 def mixture(opened: OpenedCase) -> None:
     assert opened.opens_at("mixture")
     trace = opened.trace()
-    layer, head, token = opened.place(trace)
+    _, head, token = opened.place(trace)
     assert f"head {head + 1}" in opened.notice
     row = opened.row(trace)
     assert row.index[token] == "booked"
     assert (row.idxmax(), row.max() > 0.5) == ("room", True)
-    np.testing.assert_allclose(layer.output(head)[token], row.to_numpy() @ layer.v[head], atol=1e-6)
     sentence = re.sub("[\u2060\\\\*]", "", opened.texts).replace("\xa0", " ")
     assert f"booked = {number(row.max())} · room + " in sentence
 
@@ -145,15 +139,9 @@ def mixture(opened: OpenedCase) -> None:
 def symbols(opened: OpenedCase) -> None:
     assert opened.step == "scores"
     trace = opened.trace()
-    layer, head, _ = opened.place(trace)
-    written = symbolic_scores(layer)
+    written = symbolic_scores(opened.place(trace)[0])
     assert written in [formula.value.strip("$\n") for formula in opened.app.latex]
     assert len(re.findall(r"humpty.{,20}\\cdot.{,20}dumpty", written)) >= 1
-    for query, key in np.ndindex(4, 4):
-        dot = layer.q[head, query].astype(float) @ layer.k[head, key]
-        assert layer.scores(head)[query, key] == pytest.approx(dot, abs=1e-5)
-    np.testing.assert_allclose(layer.weights().sum(axis=-1), 1, atol=1e-6)
-    assert (layer.x.shape, layer.concat().shape, layer.result().shape) == ((4, 512),) * 3
 
 
 def one_head(opened: OpenedCase) -> None:
@@ -192,14 +180,9 @@ def every_pair(opened: OpenedCase) -> None:
 def search(opened: OpenedCase) -> None:
     assert opened.opens_at("search")
     trace = opened.trace()
-    layer, head, token = opened.place(trace)
+    _, head, token = opened.place(trace)
     assert trace.tokens.labels[token] == "it"
     assert f"head {head + 1}" in opened.notice
-    columns, weights = slice(head * layer.d_k, (head + 1) * layer.d_k), layer.projections
-    for name, x in (("q", layer.x), ("k", layer.x), ("v", layer.x)):
-        matrix, bias = (getattr(weights, f"{kind}_{name}").numpy() for kind in "wb")
-        made = x[token] @ matrix[:, columns] + bias[columns]
-        np.testing.assert_allclose(made, getattr(layer, name)[head, token], atol=1e-5)
 
 
 def relations(opened: OpenedCase) -> None:
@@ -365,6 +348,11 @@ def test_a_picture_has_the_numbers_of_its_scene():
 
 def test_the_page_names_its_case_and_links_to_the_neighbours(opened_on, component, english):
     case = CASES["relations"]
+    texts = {}  # the first case has none before it, and the last one none after it
+    for nth in (1, 17):
+        beside = component(opened_on("understand/cost.py", case=nth), "case")["beside"]
+        texts[nth] = [one["text"] for one in beside]
+    assert texts == {1: ["next ›"], 17: ["‹ previous"]}
     app = opened_on(FILES[HOME], case=11, **parts(case.link).values)
     said = component(app, "case")
     assert said["place"] == "Case 11 of 17"
@@ -373,10 +361,3 @@ def test_the_page_names_its_case_and_links_to_the_neighbours(opened_on, componen
     assert [one["href"] for one in said["beside"]] == [CASES[n].address for n in ("search", "stacking")]
     app.number_input(key="h").set_value(4).run()  # while one explores
     assert component(app, "case")["place"] == "Case 11 of 17"
-
-
-@pytest.mark.parametrize(("number", "beside"), [(1, ["next"]), (17, ["previous"])])
-def test_the_first_case_has_none_before_it_and_the_last_none_after_it(opened_on, component, number, beside):
-    app = opened_on("understand/cost.py", case=number)
-    ways = {"previous": "‹ previous", "next": "next ›"}
-    assert [one["text"] for one in component(app, "case")["beside"]] == [ways[name] for name in beside]

@@ -66,9 +66,11 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     assert any(f"shows {share}% of the variance" in one.value for one in app.main.markdown)
 
 
-def test_other_classes_make_another_map(open_embeddings):
-    app = open_embeddings(classes="cue")
+def test_other_classes_make_another_map_and_three_axes_have_a_third_number(open_embeddings):
+    app = open_embeddings(classes="cue", axes="3-D")
     found, kinds = points(app), lexicon().kinds
+    assert {len(place) for place in found.values()} == {3}
+    assert {len(place) for place in points(app, "pairs_map").values()} == {2}
     cues = {word for word, kind in kinds.items() if kind == "cue"}
     assert {word for word in found if kinds[word] == "cue"} == cues
     assert ("queen" in found, "it" in found) == (False, True)
@@ -83,16 +85,9 @@ def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
     assert {"the", "cat", "dog"} <= written_words(app)
 
 
-@pytest.mark.slow
-def test_three_axes_have_a_third_number(open_embeddings):
-    app = open_embeddings(axes="3-D")
-    assert {len(place) for place in points(app).values()} == {3}
-    assert {len(place) for place in points(app, "pairs_map").values()} == {2}
-
-
 @pytest.mark.parametrize(
     ("link", "word", "near"),
-    [({}, "it", ["they", "she", "he"]), ({"token": 3}, "animal", None), ({"word": "tired"}, "tired", None)],
+    [({}, "it", ["they", "she", "he"]), ({"token": 3, "word": "tired"}, "tired", None)],
 )
 def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chance(
     open_embeddings, english, vectors, link, word, near

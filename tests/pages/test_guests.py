@@ -7,7 +7,6 @@ import mha_core as mha
 from mha_core import resources
 from pages._kit import guests
 
-LONG = "The cat saw the dog. " * 20
 # For each guest a link that switches it on, and the key of what it shows.
 LINKS = {
     "case": ({"case": 3}, "case"),
@@ -43,14 +42,6 @@ def test_a_guest_is_entered_when_its_condition_holds_and_only_then(
         assert app.get_by_key(key)
     else:
         assert english("unknown.line") in " ".join(caption.value for caption in app.caption)
-
-
-def test_a_part_of_a_long_text_keeps_the_guest_with_the_other_parts(entered, opened):
-    app = opened(text=LONG, twin="")
-    entered.clear()
-    app.selectbox(key="part_text").set_value(1).run()
-    assert "replacement" in entered
-    assert app.button(key="take_whole_text").label
 
 
 def test_the_file_of_the_command_is_opened_once(entered, opened, monkeypatch, tmp_path):

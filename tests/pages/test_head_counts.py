@@ -48,14 +48,15 @@ def lines(app, key: str) -> list[dict]:
     return json.loads(app.get_by_key(key).proto.spec)["data"]
 
 
-def test_both_figures_and_tables_are_shown_with_their_source(open_head_counts, english):
-    app = open_head_counts()
+def test_figures_tables_and_sentences_have_the_numbers_of_the_models(open_head_counts, english):
+    app = open_head_counts(text="How are you?", twin="")
     assert [line["name"] for line in lines(app, "sweep_measured")] == [
         english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
     ]
     assert len(lines(app, "sweep_published")) == 1
     questions, ours, papers = (table.value for table in app.table)
     assert [h[1] for h in ours["h"]] == ["1", "2", "4", "8"]
+    assert [*ours["h"]][1] == "[2](./?h=2&text=How+are+you%3F&twin=)"
     assert [*ours["best head"]] == ["50.0%", "98.0%", "100.0%", "99.0%"]
     assert [*ours["new shapes"]] == ["91.0%"] * 4
     assert [*ours["find it"]] == ["1 of 1", "1 of 2", "1 of 4", "1 of 8"]
@@ -65,17 +66,7 @@ def test_both_figures_and_tables_are_shown_with_their_source(open_head_counts, e
     assert [*questions.loc[english("head_view.question_after")]] == ["–", "–", "–", "99%"]
     assert [*papers["BLEU"]] == [f"{bleu:.1f}" for bleu in PUBLISHED["bleu"]]
     assert english("head_counts.source") in [caption.value for caption in app.caption]
-
-
-def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(open_head_counts):
-    app = open_head_counts(text="How are you?", twin="")
-    links = [*app.table[1].value["h"]]
-    assert links[1] == "[2](./?h=2&text=How+are+you%3F&twin=)"
-    assert len(links) == 4
-
-
-def test_the_sentences_hold_for_the_numbers(open_head_counts, english):
-    said = sentences(open_head_counts())
+    said = sentences(app)
     assert (
         english("head_counts.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1")
         in said

@@ -28,15 +28,14 @@ def trace(**settings) -> mha.AttentionTrace:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("longer", ["text", "twin"])
-def test_for_two_sentences_the_layers_sent_fit_the_longer_one(opened, eye, monkeypatch, longer):
+def test_for_two_sentences_the_layers_sent_fit_the_longer_one(opened, eye, monkeypatch):
     texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
     app = opened(**texts)
     assert [len(panel["layers"]) for panel in eye(app)[1]] == [2, 2]
     room = sum(size(layer, values=True) for layer in trace(layers=2, text=texts["text"]).layers)
     monkeypatch.setattr(head_view, "BUDGET", 2 * room)  # each has its half
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [2, 2]
-    texts[longer] += " to cross the street"
+    texts["twin"] += " to cross the street"
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [1, 1]
 
 
@@ -111,14 +110,10 @@ def test_each_layer_says_what_it_is_given_and_whether_it_has_collapsed(opened, e
 @pytest.mark.parametrize(
     ("link", "layer", "head"),
     [
-        ({}, 0, 0),
         ({"h": 6, "d_model": 18, "n_kv_heads": 2, "head": 5}, 0, 4),  # heads that share keys and values
-        ({"mask": "causal", "position": "rotary", "layers": 2, "layer": 2, "head": 3}, 1, 2),
-        ({"position": "alibi", "d_k": 5, "d_v": 11}, 0, 0),
+        ({"mask": "causal", "position": "alibi", "d_k": 5, "layers": 2, "layer": 2, "head": 3}, 1, 2),
         ({"text": "two words", "mask": "padding"}, 0, 0),  # nobody is left to look at
-        ({"text": " ".join(f"w{n}" for n in range(300)), "h": 3, "d_model": 15, "head": 2}, 0, 1),
     ],
-    ids=["defaults", "shared", "causal", "biased", "hidden", "long"],
 )
 def test_the_browser_gets_the_six_matrices_of_every_head(opened, eye, draws, shows, link, layer, head):
     app = opened(**link)
@@ -133,7 +128,10 @@ def test_the_browser_gets_the_six_matrices_of_every_head(opened, eye, draws, sho
 
 
 def test_a_choice_in_the_pictures_holds_on_every_page(opened, move, place, shows, choose, rows, strip):
-    app = move(opened(layers=2), layer=2, head=3, token="the")
+    app = opened(layers=2)
+    sent = app.get_by_key("head_view_blob").proto.bytes
+    app = move(app, layer=2, head=3, token="the")
+    assert app.get_by_key("head_view_blob").proto.bytes == sent
     assert place(app) == (1, 2, 4)
     shows(app, trace(layers=2), layer=1, head=2)
     assert place(move(app, head=1)) == (1, 0, 4)
@@ -142,12 +140,6 @@ def test_a_choice_in_the_pictures_holds_on_every_page(opened, move, place, shows
     choose(app, head=3)
     app.switch_page("see/heads.py").run()
     assert place(app) == (1, 3, 4)
-
-
-def test_moving_the_focus_sends_the_same_bytes(opened, move):
-    app = opened(layers=2)
-    before = app.get_by_key("head_view_blob").proto.bytes
-    assert move(app, layer=2, head=3, token="the").get_by_key("head_view_blob").proto.bytes == before
 
 
 def test_layers_that_did_not_fit_are_loaded_when_chosen(opened, eye, move, monkeypatch):
@@ -170,16 +162,16 @@ def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye, english)
     assert header["on"] is None
 
 
-@pytest.mark.parametrize("name", HEAD_MATRICES)
-def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
+def test_every_matrix_of_a_head_can_be_read_as_a_table(opened):
     app = opened("numbers", mask="causal", head=4, n_kv_heads=2)
     assert [option.split()[0] for option in app.selectbox(key="table").options[:3]] == ["Q₄", "K₂", "V₂"]
-    app.selectbox(key="table").set_value(name).run()
+    for name in HEAD_MATRICES:
+        app.selectbox(key="table").set_value(name).run()
+        expected = trace(mask="causal", n_kv_heads=2).frame(name, layer=0, head=3)
+        shown = app.dataframe[-1].value
+        np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
+        assert [*shown.index] == [*expected.index]
     app.main.download_button[0].click().run()
-    expected = trace(mask="causal", n_kv_heads=2).frame(name, layer=0, head=3)
-    shown = app.dataframe[-1].value
-    np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
-    assert [*shown.index] == [*expected.index]
 
 
 @pytest.mark.parametrize(

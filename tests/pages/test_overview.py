@@ -52,7 +52,7 @@ def test_one_layer_has_no_overview_two_are_a_click_away_and_more_are_open(layere
         assert [fold.proto.expanded for fold in folds] == expanded
 
 
-def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered):
+def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered, english):
     app = layered(mask="causal")
     header, measures = component_heads(app)
     assert header["heads"] == [2, 2, 2]
@@ -64,6 +64,11 @@ def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered
     assert [*measures] == [*MEASURES, "role"]
     expected = of(mask="causal")[1].table[list(MEASURES)]
     np.testing.assert_allclose(measures[list(MEASURES)], expected, rtol=1e-5)
+    [table] = [frame.value for frame in app.dataframe if english("overview.role") in frame.value]
+    assert table[english("control.layer")].tolist() == [1, 1, 2, 2, 3, 3]
+    assert table[english("control.head")].tolist() == [1, 2] * 3
+    columns = [english(f"roles.pattern.{name}") for name in MEASURES]
+    np.testing.assert_allclose(table[columns], expected, atol=0.0005)
 
 
 @pytest.mark.slow
@@ -116,17 +121,6 @@ def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):
     assert chosen(app)["chosen"] == {"layer": 2, "head": 1}
     move(app, layer=1)
     assert chosen(app)["chosen"] == {"layer": 0, "head": 1}
-
-
-def test_the_table_has_the_same_numbers(layered, english):
-    role = english("overview.role")
-    [table] = [frame.value for frame in layered().dataframe if role in frame.value]
-    _, seen = of()
-    assert table[english("control.layer")].tolist() == [1, 1, 2, 2, 3, 3]
-    assert table[english("control.head")].tolist() == [1, 2] * 3
-    for name in MEASURES:
-        column = table[english(f"roles.pattern.{name}")]
-        np.testing.assert_allclose(column, seen.table[name], atol=0.0005)
 
 
 def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):

@@ -81,7 +81,7 @@ def test_a_model_is_loaded_named_and_its_numbers_are_what_is_drawn(on_model, fol
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "t5", "deepseek_v3", "bloom", "gpt_oss", "gemma2"])
+@pytest.mark.parametrize("family", ["t5", "deepseek_v3", "gpt_oss"])
 def test_every_page_works_with_every_kind_of_model(on_model, family):
     app = on_model(family)
     for page in PAGES:
@@ -149,14 +149,6 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     np.testing.assert_allclose(effect.min(), frame.effect.min(), atol=1e-3)
     largest, head = frame.layer[0], frame["head"][0] + 1
     assert any(f"head {head} of {drawn['rows'][largest]}" in text.value for text in app.markdown)
-
-
-def test_a_change_in_one_kind_of_attention_affects_the_others(on_model, heatmaps):
-    """Cross layers keep a row to itself; the decoder's own layers carry it to later tokens."""
-    app = on_model("t5", WHAT_IF, target="The street.", kind="cross", edits="cut,layer=1,from=2,to=1")
-    first, second = np.isfinite(heatmaps(app, "what-if-reached")["reached"]["values"])
-    assert first.tolist() == [False, True] + [False] * (len(first) - 2)
-    assert second.tolist() == [False] + [True] * (len(second) - 1)
 
 
 def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, folder, heatmaps, eye):
@@ -278,11 +270,10 @@ def test_a_model_is_downloaded_only_on_request(opened_on, english, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("typed", ["/no/such/folder", "~nobody/x"])
-def test_a_missing_folder_is_refused_and_stays_typed(opened, typed):
-    app = opened(source="model", model=typed)
+def test_a_missing_folder_is_refused_and_stays_typed(opened):
+    app = opened(source="model", model="~nobody/x")
     assert "no folder" in app.error[0].value
-    assert app.selectbox(key="model").value == typed
+    assert app.selectbox(key="model").value == "~nobody/x"
     assert {"again", "use_mini"} <= keys(app)
 
 
@@ -338,9 +329,8 @@ def shelf_of(max_bytes: int) -> LoadedModels:
     return LoadedModels(max_bytes, max_trace_bytes=10**9, reason=str)
 
 
-@pytest.mark.parametrize("max_bytes", [1, 10**9])  # for one model, and for many
-def test_visitors_with_and_without_answers_share_the_memory(on_model, monkeypatch, max_bytes):
-    seen, load, shelf = [], huggingface.load, shelf_of(max_bytes)
+def test_visitors_with_and_without_answers_share_the_memory(on_model, monkeypatch):
+    seen, load, shelf = [], huggingface.load, shelf_of(max_bytes=10**9)
     monkeypatch.setattr(
         huggingface, "load", lambda *names, **more: (seen.append(more["answers"]), load(*names, **more))[1]
     )
@@ -375,13 +365,9 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
     assert sum(two) <= limits.KEPT["models"][2]
 
 
-@pytest.mark.parametrize(
-    "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/steps.py?steps_view=layers"]
-)
-def test_a_link_with_answers_opens_on_a_page_without_them(given, folder, opened_on, page):
-    given("gpt2")
+def test_a_link_with_answers_opens_on_a_page_without_them(on_model):
     model_source.loaded.clear()
-    app = opened_on(page, source="model", model=folder("gpt2"), ask_model="true")
+    app = on_model("gpt2", "understand/steps.py?steps_view=layers", ask_model="true")
     assert not app.error
     assert app.query_params["ask_model"] == "true"  # for the next page
     app.switch_page("see/heads.py").run()
@@ -442,11 +428,9 @@ def navigation(monkeypatch):
     return listed
 
 
-@pytest.mark.parametrize("library", [True, False])
 def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_says_so(
-    opened, opened_on, navigation, monkeypatch, english, library
+    opened, opened_on, navigation, monkeypatch, english
 ):
-    monkeypatch.setattr(model_source, "library", lambda: library)
     for hosted in ("0", "1"):
         monkeypatch.setenv(limits.HOSTED, hosted)
         app = opened_on("understand/cost.py")
@@ -470,6 +454,7 @@ def packaged(folder, monkeypatch):
     for room in (catalogue, files):
         monkeypatch.setattr(room, "package", lambda: Path(folder("bert")))
     model_source.models_in.clear()
+    model_source.loaded.clear()  # where another test may have asked in vain for the real one
 
 
 @pytest.mark.parametrize("hosted", ["1", "0"])
@@ -534,8 +519,7 @@ def test_unknown_words_lead_to_a_real_model_but_not_strangers(opened, opened_on,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", [True, False])
-@pytest.mark.parametrize("source", ["mini", "model"])
+@pytest.mark.parametrize(("library", "source"), [(True, "mini"), (False, "model")])
 def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, library, source):
     monkeypatch.setenv(limits.HOSTED, "1")
     monkeypatch.setattr(model_source, "library", lambda: library)

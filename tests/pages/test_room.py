@@ -15,7 +15,7 @@ from tests.pages.test_lessons import drawn, link
 
 PAGE = "learn/lessons.py"
 HEADS = shipped()["heads"]
-HOSTILE = ["<img src=x onerror=alert(1)>", "=HYPERLINK(1)", "$x$ **b** :red[c]", "李 雷"]
+HOSTILE = "<img src=x> =1 $x$ **b** :red[c] 李雷"
 
 
 @pytest.fixture
@@ -94,17 +94,14 @@ def test_who_joins_is_known_and_comes_back_by_the_token(opened_on, component, ac
     assert link(app, "room") == invitation  # which stands in the address instead of the code
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_is_said_as_it_is_in_the_language_of_the_page(name, component, desk, seated):
-    app = seated(name, lang="zh")
-    assert component(app, "room")["you"] == f"你是 {name}"
+def test_a_name_is_said_as_it_is_in_the_language_of_the_page(component, desk, seated):
+    app = seated(HOSTILE, lang="zh")
+    assert component(app, "room")["you"] == f"你是 {HOSTILE}"
     assert component(app, "lesson")["question"]["words"][1] == "动物"
-    assert desk.students()[0].name == name
+    assert desk.students()[0].name == HOSTILE
 
 
-@pytest.mark.parametrize(
-    "code", ["AAAAAA", "<script>", "../../etc", "K7QM2X-AAAAAAAA", "x" * 900, "💥", "%00"]
-)
+@pytest.mark.parametrize("code", ["<script>", "K7QM2X-AAAAAAAA"])
 def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component):
     app = opened_on(PAGE, room=code)
     assert "There is no room" in component(app, "room")["gone"]
@@ -125,7 +122,7 @@ def test_wrong_codes_are_few_a_minute(rooms, opened_on, component, desk, invitat
     assert "What is a head?" in component(opened_on(PAGE, room=desk.code), "room")["heading"]
 
 
-@pytest.mark.parametrize("token", ["1-AAAAAAAAAAAAAAAAAAAAAAAAAA", "", "1", "<b>", "9" * 400, "none"])
+@pytest.mark.parametrize("token", ["1-AAAAAAAAAAAAAAAAAAAAAAAAAA", ""])
 def test_a_forged_token_joins_again(token, opened_on, component, act, invitation, seated):
     seated("Ada")
     data = component(act(opened_on(PAGE, room=invitation), do="enter", token=token), "room")
@@ -144,20 +141,17 @@ def test_a_server_without_rooms_or_their_database_says_so(opened_on, component, 
     assert "SQLite or PostgreSQL" in component(opened_on(PAGE, room="AAAAAA"), "room")["problem"]
 
 
-def test_an_answer_is_kept_once_and_named_as_kept(component, act, desk, seated):
+def test_an_answer_is_kept_once_and_nothing_of_the_truth_is_told_before_the_reveal(
+    component, act, desk, seated
+):
     app = seated()
     assert component(app, "room")["kept"] == {}
-    app = lock(act, app, "3")
-    assert component(app, "room")["kept"] == {"1.1": "3"}
-    app = lock(act, lock(act, app, "3"), "7")  # sent again, and another one of another tab
-    assert written(desk) == [(1, 1, 1, "3")]
-    assert component(app, "lesson")["answer"] == "3"
-
-
-def test_nothing_of_the_truth_is_told_before_the_teacher_reveals_it(component, act, desk, seated):
-    app = lock(act, seated(), "4")
+    app = lock(act, app, "4")
+    assert component(app, "room")["kept"] == {"1.1": "4"}
+    app = lock(act, lock(act, app, "4"), "7")  # sent again, and another one of another tab
+    assert written(desk) == [(1, 1, 1, "4")]
     data = component(app, "lesson")
-    assert data["room"]["told"].startswith("Kept.")
+    assert (data["answer"], data["room"]["told"][:5]) == ("4", "Kept.")
     assert not drawn(app, "lesson_reveal")
     assert not drawn(app, "lesson_view")
     assert "notice" not in json.dumps(data)
@@ -168,11 +162,9 @@ def test_nothing_of_the_truth_is_told_before_the_teacher_reveals_it(component, a
     assert (reveal["texts"]["again"], reveal["texts"]["like"] != "") == ("", True)
     app = act(app, "lesson_reveal", do="again")  # it cannot be changed
     assert component(app, "lesson")["answer"] == "4"
-
-
-def test_a_room_where_each_reveals_on_their_own_shows_it_at_once(component, act, desk, seated):
-    desk.set_together(False)
-    assert component(lock(act, seated(), "3"), "lesson_reveal")["right"]
+    desk.set_together(False)  # each reveals on their own
+    app = act(app, "lesson", do="go", number=2)
+    assert component(lock(act, app, "7", screen=2), "lesson_reveal")["right"]
 
 
 def test_a_screen_that_is_revealed_shows_nothing_to_who_has_not_answered(component, act, desk, seated):
@@ -196,11 +188,8 @@ def test_a_like_case_is_for_practice_and_is_not_kept(component, act, desk, seate
     ("answer", "screen", "vote", "reason"),
     [
         ("99", 1, 1, "99"),
-        ("", 1, 1, ""),
         ("3", 1, 2, "no second vote on screen 1"),
         ("3", 99, 1, "no screen 99"),
-        ("3", 0, 1, "no screen 0"),
-        ("x" * 601, 1, 1, ""),
     ],
 )
 def test_what_is_no_answer_is_said_and_dropped(answer, screen, vote, reason, component, act, desk, seated):
@@ -227,10 +216,10 @@ def test_the_second_vote_begins_with_the_first_answer_and_keeps_both(component, 
     assert component(act(app, do="look"), "lesson_reveal")["right"]
 
 
-def test_who_has_not_voted_again_sees_the_first_answer_once_it_is_revealed(component, act, desk, seated):
+def test_a_first_answer_that_comes_late_is_shown_once_it_is_revealed(component, act, desk, seated):
     app = seated()
     desk.vote_again(1)
-    app = lock(act, app, "4", vote=1)  # it comes late, and is kept
+    app = lock(act, app, "4", vote=1)
     assert written(desk) == [(1, 1, 1, "4")]
     desk.reveal(1)
     app = act(app, do="look")
@@ -240,33 +229,20 @@ def test_who_has_not_voted_again_sees_the_first_answer_once_it_is_revealed(compo
 
 def test_the_teacher_takes_the_class_to_a_screen_and_lets_it_go(component, act, desk, seated):
     app = act(seated(screen=2), "lesson", do="go", number=4)
-    desk.set_pace(Pace(3))
+    desk.set_pace(Pace(3, paused=True))
     app = act(app, do="look")
     data = component(app, "lesson")
-    assert (data["number"], data["room"]["fixed"]) == (3, True)
+    assert (data["number"], data["room"]["fixed"], "paused" in data["room"]["paused"]) == (3, True, True)
     app = act(app, "lesson", do="go", number=5)
     assert component(app, "lesson")["number"] == 3
+    app = lock(act, app, "3", screen=3)  # it was on its way
+    assert written(desk) == [(1, 3, 1, "3")]
+    assert component(app, "lesson")["room"]["paused"] == ""
     desk.reveal(3)
+    assert component(act(app, do="look"), "lesson_reveal")["texts"]["next"] == ""  # no button leads on
     desk.set_pace(Pace())
     app = act(app, do="look")
     assert (component(app, "lesson")["number"], component(app, "lesson")["room"]["fixed"]) == (3, False)
-
-
-def test_on_a_screen_of_the_class_no_button_leads_on(component, act, desk, seated):
-    app = lock(act, seated(), "3")
-    desk.set_pace(Pace(1))
-    desk.reveal(1)
-    assert component(act(app, do="look"), "lesson_reveal")["texts"]["next"] == ""
-
-
-def test_a_pause_is_said_and_an_answer_on_its_way_is_kept(component, act, desk, seated):
-    app = seated()
-    desk.set_pace(Pace(paused=True))
-    app = act(app, do="look")
-    assert "paused" in component(app, "lesson")["room"]["paused"]
-    app = lock(act, app, "3")
-    assert written(desk) == [(1, 1, 1, "3")]
-    assert component(app, "lesson")["room"]["paused"] == ""
 
 
 def test_the_desk_sees_where_a_student_is_and_who_needs_help(act, desk, seated, monkeypatch):

@@ -20,13 +20,13 @@ PAGES = {
 STRIPS = PAGES.keys() - {"see/compare.py", "understand/what_if.py"}
 
 
-@pytest.fixture(params=["mini", "random"])
-def ends(request, opened_on, heatmaps):
+@pytest.fixture
+def ends(opened_on, heatmaps):
     """`ends(page)`: where the colours of each picture of weights end, with its largest weight."""
 
     def read(page: str, **link: str) -> tuple[list[tuple[float, float]], float | None]:
         more, keys = PAGES[page]
-        app = opened_on(page.strip("?"), "exactly", source=request.param, **(more | link))
+        app = opened_on(page.strip("?"), "exactly", **(more | link))
         drawn = []
         for key in keys:
             weights = [one for one in heatmaps(app, key).values() if not one["signed"]]
@@ -40,14 +40,10 @@ def ends(request, opened_on, heatmaps):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_equal_colours_are_equal_weights_on_every_page(ends, page):
+def test_equal_colours_are_equal_weights_on_every_page_unless_the_link_asks_for_more(ends, page):
     drawn, words = ends(page)
     assert {end for end, _ in drawn} == {1.0}
     assert words in (None, 1.0)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_small_weights_are_brought_out_on_request_of_the_link(ends, page):
     drawn, words = ends(page, scale="fitted")
     assert all(largest <= end + 1e-6 for end, largest in drawn)
     if page != "understand/steps.py":

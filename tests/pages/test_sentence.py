@@ -59,12 +59,6 @@ def test_a_typed_second_sentence_stays_and_an_empty_one_is_left_out(opened, toke
     assert len(tokens(app)) == 1
 
 
-def test_a_second_sentence_has_the_same_settings(opened_on_random, draws):
-    scene = Scene(source="random", seed=3)
-    traces = (mha.trace(**scene.settings(text)) for text in (Scene.text, "one two three"))
-    draws(opened_on_random(twin="one two three", seed=3), *traces)
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_second_sentence_of_a_link_stands_beside_the_first_one_of_the_language(opened, language):
     assert typed_sentences(opened(lang=language, twin="我喜欢猫。")) == (
@@ -73,8 +67,7 @@ def test_a_second_sentence_of_a_link_stands_beside_the_first_one_of_the_language
     )
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("nth", [0, 1])
+@pytest.mark.parametrize(("language", "nth"), [("en", 0), ("zh", 1)])
 def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, language, nth):
     example = BY_LANGUAGE[language][nth]
     app = write(opened(text=example["text"], twin=example["twin"]), "The dog was tired.")
@@ -100,10 +93,7 @@ def test_a_link_names_a_token_of_its_second_sentence_in_any_words(opened, eye):
     assert "asked" not in header
 
 
-UNKNOWN_WORDS = ["القط على السجادة", "<b> * `x` $y$ [CLS] def f(x): return x ** 2", "饕餮和 I like it😀"]
-
-
-@pytest.mark.parametrize("text", UNKNOWN_WORDS)
+@pytest.mark.parametrize("text", ["القط على السجادة", "<b> * `x` $y$ [CLS] def f(x): return x ** 2 饕餮和😀"])
 def test_any_words_are_read_by_the_trained_model(opened, said, eye, draws, english, text):
     app = opened(text=text, twin="")
     assert not app.error
@@ -207,8 +197,7 @@ def test_a_long_text_is_read_in_parts(opened, tokens, english):
     assert tokens(app)[1][2] == "man"
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "\u200b"])
-@pytest.mark.parametrize("source", ["mini", "random"])
+@pytest.mark.parametrize(("source", "text"), [("mini", ""), ("random", " \n\u200b")])
 def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, tokens, text):
     app = opened(source=source)
     write(app, text)
@@ -395,7 +384,7 @@ def test_a_model_trained_on_pronouns_only_answers_at_no_other_word(english):
     assert _told(old[4]) == [(english("answer.pronoun", query="it"), "dog 90%")]
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+@pytest.mark.parametrize("number", [3, 4])
 def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, number, tokens, word):
     example = EXAMPLES[number]
     app = opened()
@@ -405,15 +394,20 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, n
     assert typed_sentences(app) == (example["text"], example.get("twin", ""))
     assert word(app) == example["token"]
     assert len(tokens(app)) == 1 + ("twin" in example)
-    at = tokens(app)[0].index(example["token"])
-    assert {panel[at] for panel in tokens(app)} <= {example["token"], "she"}
+
+
+def test_the_token_of_an_example_is_in_both_of_its_sentences():
+    for example in (one for examples in BY_LANGUAGE.values() for one in examples):
+        texts = filter(None, (example["text"], example.get("twin")))
+        first, *other = (mha.trace(text, source="mini").tokens.labels for text in texts)
+        at = first.index(example["token"])
+        assert {labels[at] for labels in other} <= {example["token"], "she", "她"}
 
 
 @pytest.mark.parametrize(
     ("asked", "nearest", "buttons"),
     [
         ({"h": 3}, (4, 64), False),  # 64 cannot be split into 3 heads: nobody can have it
-        ({"h": 3, "d_model": 66}, (4, 64), True),
         ({"h": 7, "d_model": 56}, (8, 64), True),
     ],
 )
@@ -452,20 +446,17 @@ def test_a_new_sentence_drops_the_chosen_words(opened, move, word):
     assert app.session_state.focus.sentence == 1
 
 
-def test_a_word_that_was_chosen_stays_while_the_sentence_does(opened, move, word):
-    app = move(opened(), token="animal")
+def test_a_word_that_was_chosen_stays_while_the_sentence_does(opened, move, word, tokens, eye):
+    app = opened()
+    for source, token in (("random", 8), ("mini", 9)):  # in whose tokens "it" has another place
+        app.selectbox(key="shown_source").set_value(source).run()
+        assert word(app) == tokens(app)[1][token - 1] == "it"
+        assert eye(app)[0]["random"] is (source == "random")
+    app = move(app, token="animal")
     app.number_input(key="h").set_value(8).run()
     assert word(app) == "animal"
     app.button(key="example_5").click().run()
     assert word(app) == "booked"  # named with the new sentence, which has a pronoun besides
-
-
-def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word, eye):
-    app = opened()
-    for source, token in (("random", 8), ("mini", 9), ("random", 8)):
-        app.selectbox(key="shown_source").set_value(source).run()
-        assert word(app) == tokens(app)[1][token - 1] == "it"
-        assert eye(app)[0]["random"] is (source == "random")
 
 
 def test_the_text_that_is_looked_at_is_shaded_and_a_click_on_either_goes_to_its_token(

@@ -70,9 +70,7 @@ def test_a_caption_names_the_settings_in_the_language_of_the_page(opened, eye, l
 
 
 @pytest.mark.parametrize(
-    "link",
-    [{}, {"h": 8, "d_model": 128, "head": 8}, {"architecture": "standard"}, CHINESE],
-    ids=["glass-box", "wide", "standard", "Chinese"],
+    "link", [{"h": 8, "d_model": 128, "head": 8}, CHINESE | {"architecture": "standard"}]
 )
 def test_the_page_describes_the_training_and_its_scores(opened, english, link):
     assert not [one for one in opened(**link).markdown if "right answers" in one.value]
@@ -92,12 +90,7 @@ def test_the_page_describes_the_training_and_its_scores(opened, english, link):
 
 
 @pytest.mark.parametrize(
-    ("kind", "key", "value"),
-    [
-        ("selectbox", "shown_architecture", "standard"),
-        ("selectbox", "shown_architecture", "one-layer"),
-        ("number_input", "h", 8),
-    ],
+    ("kind", "key", "value"), [("selectbox", "shown_architecture", "one-layer"), ("number_input", "h", 8)]
 )
 def test_controls_choose_the_model_and_layers_say_their_input(opened, shows, eye, english, kind, key, value):
     app = opened("advanced")
@@ -106,7 +99,7 @@ def test_controls_choose_the_model_and_layers_say_their_input(opened, shows, eye
     expected = trained(**{key.removeprefix("shown_"): value})
     layers = len(expected.layers)
     shows(app, expected, layer=layers - 1)
-    kinds = {"standard": ("block", "block"), "one-layer": ("lookup",)}.get(value, ("block", "lookup"))
+    kinds = ("lookup",) if value == "one-layer" else ("block", "lookup")
     said = [english(f"model.layer.{name}", layer=n, layers=layers) for n, name in enumerate(kinds, start=1)]
     assert eye(app)[0]["notes"] == said
 

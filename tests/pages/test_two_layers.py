@@ -116,21 +116,12 @@ def test_a_long_text_shows_the_part_around_the_token(on_layers, heatmaps, strip,
     np.testing.assert_allclose(strip(app)["weights"], (two @ one)[4], rtol=1e-3)  # of the whole text
 
 
-CHINESE = {"text": "小猫没有过马路，因为它太累了。", "twin": ""}
-
-
-@pytest.mark.parametrize(
-    ("link", "architecture"),
-    [({}, "standard"), ({"architecture": "latent", "h": 8}, "standard"), (CHINESE, "standard")],
-)
-def test_the_view_has_a_model_of_its_own_and_other_pages_keep_theirs(
-    opened_on, rows, main_text, english, link, architecture
-):
-    app = opened_on("understand/steps.py", **link)
+def test_the_view_has_a_model_of_its_own_and_other_pages_keep_theirs(opened_on, rows, main_text, english):
+    app = opened_on("understand/steps.py", architecture="latent", h=8)
     before = dict(app.query_params)
     app.segmented_control(key="steps_views").set_value("layers").run()
     assert set(rows(app)) == {"hop1", "hop2"}
-    assert english("two_layers.own", architecture=architecture, h=4, d_model=64) in main_text(app)
+    assert english("two_layers.own", architecture="standard", h=4, d_model=64) in main_text(app)
     assert dict(app.query_params) == before | {"steps_view": "layers"}
     app.segmented_control(key="steps_views").set_value("steps").run()
     assert dict(app.query_params) == before
