@@ -376,14 +376,6 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
     ]
 
 
-def test_a_model_trained_on_pronouns_only_answers_at_no_other_word(english):
-    trace = mha.trace("The dog saw it.", source="mini", trained=False)
-    answers = tuple((("dog", 0.9),) if piece == "it" else None for piece in trace.tokens.pieces)
-    old = in_words(replace(trace, answers=answers, questions={}))
-    assert [bool(words) for words in old] == [piece == "it" for piece in trace.tokens.pieces]
-    assert _told(old[4]) == [(english("answer.pronoun", query="it"), "dog 90%")]
-
-
 @pytest.mark.parametrize("number", [3, 4])
 def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, number, tokens, word):
     example = EXAMPLES[number]

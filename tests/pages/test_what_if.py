@@ -250,30 +250,22 @@ def test_swapping_two_words_is_a_change(opened, eye, draws, english):
     assert "edits" not in app.query_params
 
 
-def test_swapped_words_are_compared_with_themselves(on_page, pictured, heatmaps):
-    app = on_page(edits=SWAP)
+def test_swapped_words_are_compared_with_themselves_and_the_focus_follows(on_page, pictured, heatmaps):
+    app = on_page(edits=SWAP, token="animal")
     before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
     old, new = (trace.layers[1].weights(0) for trace in (before, after))
     expected = new - old[np.ix_(PARTNERS, PARTNERS)]
     pictured(app, "what-if-weights", before=old, after=new, difference=expected)
     drawn = heatmaps(app, "what-if-weights")
+    assert drawn["difference"]["rows"] == heatmaps(app, "what-if-reached")["reached"]["columns"]
     assert drawn["difference"]["rows"] == list(after.tokens.labels)
     assert [drawn[side]["paints"] for side in ("before", "after", "difference")] == [False, True, False]
     old, new = (trace.layers[1].output(0) for trace in (before, after))
     pictured(app, "what-if-output", difference=new - old[PARTNERS])
     old, new = (trace.layers[0].concat() for trace in (before, after))
-    reached = heatmaps(app, "what-if-reached")["reached"]
-    np.testing.assert_allclose(reached["values"][0], np.linalg.norm(new - old[PARTNERS], axis=-1), atol=1e-5)
-    assert reached["columns"] == list(after.tokens.labels)
-    old, new = (trace.layers[0].weights() for trace in (before, after))
-    largest = np.abs(new - old[:, PARTNERS][:, :, PARTNERS]).max()
-    [shown] = [one.value[LARGEST] for one in app.dataframe if LARGEST in one.value]
-    assert shown[1] == pytest.approx(largest, rel=1e-5)
-
-
-def test_the_focus_follows_a_swapped_word(on_page, heatmaps):
-    """In both pictures, in the offers for it, and by a click on its row in the changed text."""
-    app = on_page(edits=SWAP, token="animal")
+    reached = heatmaps(app, "what-if-reached")["reached"]["values"][0]
+    np.testing.assert_allclose(reached, np.linalg.norm(new - old[PARTNERS], axis=-1), atol=1e-5)
+    # The focus follows the word: in both pictures, in the offers for it, and by a click on its row.
     for name in ("what-if-weights", "what-if-output"):
         drawn = heatmaps(app, name)
         assert [drawn[side]["row"] for side in ("before", "after", "difference")] == [2, 6, 6]

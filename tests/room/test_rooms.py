@@ -44,7 +44,8 @@ def at_once(count: int, act) -> list:
 # Who may come in
 
 
-def test_a_new_room_has_a_code_that_can_be_read_aloud(rooms, key, lesson):
+def test_a_new_room_has_a_code_that_can_be_read_aloud_and_typed_in_any_way(rooms, key, lesson):
+    assert normalized(f" {key.code[:3].lower()}-{key.code[3:].lower()} ") == key.code
     assert len(key.code) == 6
     assert set(key.code) <= set(ALPHABET)
     assert not set(ALPHABET) & set("0O1ILU")
@@ -64,26 +65,17 @@ def test_another_code_opens_nothing(rooms, key):
         assert not rooms.is_invited(f"{code}-AAAAAAAA")
 
 
-def test_a_code_is_read_as_people_type_it(key):
-    typed = f" {key.code[:3].lower()}-{key.code[3:].lower()} "
-    assert normalized(typed) == key.code
-
-
 def test_only_the_secret_opens_the_desk_and_a_renewed_one_shuts_the_old_link(rooms, key, desk):
     for secret in ("", "x", key.secret[:-1], key.secret + "x", key.secret.swapcase(), *UNWRITABLE):
         with pytest.raises(MhaError, match="does not open"):
             rooms.desk(key.code, secret)
+    with rooms._reading() as act:  # the database does not hold it
+        row = act.execute(module.select(module.rooms)).one()
+    assert key.secret.encode() not in b"".join(str(value).encode() for value in row) + row.secret_hash
     renewed = desk.renew()
     with pytest.raises(MhaError, match="or no longer"):
         rooms.desk(key.code, key.secret)
     assert rooms.desk(key.code, renewed).room().version == 2
-
-
-def test_the_database_does_not_hold_the_secret(rooms, key):
-    with rooms._reading() as act:
-        row = act.execute(module.select(module.rooms)).one()
-    assert key.secret.encode() not in b"".join(str(value).encode() for value in row)
-    assert key.secret.encode() not in row.secret_hash
 
 
 def test_an_invitation_is_that_of_its_room_alone(rooms, key, lesson):
@@ -94,12 +86,6 @@ def test_an_invitation_is_that_of_its_room_alone(rooms, key, lesson):
     forged = [code, f"{code}-", f"{other.code}-{signed}", f"{code}-{signed[:-1]}", f"{code}-AAAAAAAA", ""]
     for text in [*forged, f"{code}-{signed[:-1]}\ud800"]:
         assert not rooms.is_invited(text)
-
-
-def test_a_token_comes_back_as_the_same_student(rooms, key, sit):
-    first, second = rooms.join(key.code, "Ada"), rooms.join(key.code, "Ada")
-    assert first != second
-    assert [rooms.enter(key.code, held).student().number for held in (first, second, first)] == [1, 2, 1]
 
 
 def test_a_browser_that_did_not_hear_of_its_place_gets_it_again(rooms, key, desk, lesson):
@@ -114,8 +100,9 @@ def test_a_browser_that_did_not_hear_of_its_place_gets_it_again(rooms, key, desk
     assert len(rooms.desk(*other).students()) == 1
 
 
-def test_a_token_that_the_room_did_not_sign_is_nobodys(rooms, key, lesson):
+def test_a_token_comes_back_as_its_student_and_one_that_the_room_did_not_sign_is_nobodys(rooms, key, lesson):
     held, other = rooms.join(key.code), rooms.open(lesson)
+    assert [rooms.enter(key.code, held).student().number for _ in range(2)] == [1, 1]
     elsewhere = rooms.join(other.code)
     with rooms._reading() as act:
         signing = act.execute(module.select(module.rooms.c.key).order_by(module.rooms.c.id)).scalars().first()
@@ -157,15 +144,8 @@ def test_an_answer_is_written_once(desk, sit):
     assert seat.answers() == {(1, 1): ("3", "en"), (3, 1): ("5", "zh")}
     assert answered(desk) == [(1, 1, 1, "3"), (1, 3, 1, "5")]
     assert [one.language for one in desk.answers()] == ["en", "zh"]
+    assert sit("Ada").answers() == {}  # nobody sees those of others
     assert abs((desk.answers()[0].at - datetime.now(UTC)).total_seconds()) < 60
-
-
-def test_nobody_sees_the_answers_of_others(sit):
-    first, second = sit("Ada"), sit("Ada")
-    first.keep(1, 1, "3", language="en")
-    assert second.answers() == {}
-    second.keep(1, 1, "4", language="en")
-    assert first.answers() == {(1, 1): ("3", "en")}
 
 
 ANSWERS = {answer: answer for answer in (*HOSTILE, "", " 7:40,3:60 ", "x" * MAX_TEXT)}
@@ -198,7 +178,7 @@ def test_two_tabs_of_one_student_keep_one_answer(desk, sit):
     assert answered(desk) == [(1, 1, 1, kept[0])]
 
 
-def test_fifty_students_join_and_answer_at_once(rooms, key, desk):
+def test_fifty_students_join_and_answer_at_once_and_all_acts_of_the_teacher_count(rooms, key, desk):
     tokens = at_once(50, lambda number: rooms.join(key.code, f"student {number}"))
     assert sorted(one.number for one in desk.students()) == [*range(1, 51)]
     seats = [rooms.enter(key.code, held) for held in tokens]
@@ -208,6 +188,8 @@ def test_fifty_students_join_and_answer_at_once(rooms, key, desk):
     assert sent == answers * 2
     assert answered(desk) == [(number, 1, 1, str(number)) for number in range(1, 51)]
     assert rooms.counts() == {"rooms": 1, "students": 50, "answers": 50}
+    at_once(12, lambda number: desk.reveal(number % 3 + 1))
+    assert (rooms.version(key.code), desk.room().revealed) == (13, {1, 2, 3})
 
 
 # What the teacher does
@@ -251,12 +233,6 @@ def test_each_act_of_the_teacher_makes_a_new_version_and_no_answer_does(rooms, k
         act()
         assert rooms.version(key.code) == number == desk.room().version
         assert desk.room().pace == paces[min(number - 2, 3)]
-
-
-def test_acts_at_once_are_all_counted(rooms, key, desk):
-    at_once(12, lambda number: desk.reveal(number % 3 + 1))
-    assert rooms.version(key.code) == 13
-    assert desk.room().revealed == {1, 2, 3}
 
 
 def test_no_screen_of_the_lesson_is_refused(desk):
