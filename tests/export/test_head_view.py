@@ -117,28 +117,26 @@ def test_a_frame_is_as_high_as_its_text_needs_or_as_was_asked_for(traced):
 
 
 def test_two_traces_are_titled_by_their_differences(traced):
-    def beside(first, second, *titles: str | None, **asked) -> dict:
-        """The header of both, beside one another under these titles."""
-        view = first.view(beside=second, **asked)
-        pairs = zip((first, second), titles, strict=True)
-        assert view.blob == pack(
-            [head_view.panel(trace, [0, 1], title) for trace, title in pairs], values=True
-        )
-        return view.header
-
     same = mha.trace(TEXT, h=3, d_model=12, layers=2)
-    beside(traced, same, None, None)
-    beside(traced, same, "left", "right", titles=("left", "right"))
-    bert, gpt2 = (replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2")))
-    header = beside(bert, gpt2, f"bert · \u2068{TEXT}\u2069", f"gpt2 · \u2068{TEXT}\u2069")
-    assert header["source"] == "h=3, d_model=12"
     other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
-    titles = [f"seed={seed} · \u2068{trace.title}\u2069" for seed, trace in ((0, traced), (5, other))]
-    header = beside(traced, other, *titles, token=3)
-    assert len(header["special"]) == len(header["groups"]) == 2
-    assert header["token"] == 3
-    assert "seed" in traced.view().header["source"]
-    assert "seed" not in header["source"]  # the caption speaks of both
+    bert, gpt2 = (replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2")))
+    for first, second, titles, source in (
+        (traced, same, (None, None), traced.view().header["source"]),
+        (bert, gpt2, [f"{name} · \u2068{TEXT}\u2069" for name in ("bert", "gpt2")], "h=3, d_model=12"),
+        (
+            *(traced, other, [f"seed={n} · \u2068{one.title}\u2069" for n, one in ((0, traced), (5, other))]),
+            "random, h=3, d_model=12, mask=full, position=sinusoidal",  # the caption speaks of both
+        ),
+    ):
+        view = first.view(beside=second, token=3)
+        panels = [
+            head_view.panel(*each) for each in ((first, [0, 1], titles[0]), (second, [0, 1], titles[1]))
+        ]
+        assert view.blob == pack(panels, values=True)
+        assert (view.header["source"], view.header["token"]) == (source, 3)
+        assert len(view.header["special"]) == len(view.header["groups"]) == 2
+    named = traced.view(beside=same, titles=("left", "right"))
+    assert [panel["title"] for panel in panels_of(named.blob)] == ["left", "right"]
 
 
 def test_the_repr_of_a_view_is_one_short_line(traced):
