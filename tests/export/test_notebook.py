@@ -49,6 +49,9 @@ def test_a_layer_shows_the_recorded_shapes():
     assert "q (3, 4, 5)" in said
     bare = mha.from_weights(torch.eye(6)[None], NASTY).layers[0]
     assert "weights (1, 6, 6)" in "".join(parsed(bare._repr_html_()).itertext())
+    [layer] = mha.from_weights(torch.full((1, 3, 5), 0.2), ["a"] * 3, ["b"] * 5).layers  # of two texts
+    [svg] = parsed(layer._repr_html_()).iter("svg")
+    assert svg.get("viewBox") == "0 0 5 3"
 
 
 def test_no_text_becomes_a_tag_and_nothing_is_loaded():
@@ -74,9 +77,3 @@ def test_a_long_text_of_many_heads_stays_a_small_picture():
     first = weights(pictures[0])
     assert max(first, key=first.get) == (12, 23)
     assert np.isclose(first[0, 0], 1 / 700, atol=0.002)
-
-
-def test_two_texts_make_an_oblong_picture():
-    [layer] = mha.from_weights(torch.full((1, 3, 5), 0.2), ["a"] * 3, ["b"] * 5).layers
-    [svg] = parsed(layer._repr_html_()).iter("svg")
-    assert svg.get("viewBox") == "0 0 5 3"

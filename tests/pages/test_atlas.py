@@ -108,7 +108,9 @@ def test_the_map_can_have_only_some_heads(opened_on, shown, count):
     assert sum(len(trace["customdata"]) for trace in named) == count
 
 
-def test_a_text_of_a_decile_is_drawn_at_its_strongest_cell_and_opens_elsewhere(opened_on, eye, english):
+def test_a_text_of_a_decile_is_drawn_at_its_strongest_cell_and_opens_elsewhere(
+    opened_on, eye, english, choose
+):
     app = opened_on(ATLAS, layer=2, head=4, atlas_decile=3, atlas_text=2)
     example = shipped().top("previous token", layer=1, head=3, n=2, decile=3).iloc[1]
     header, [panel] = eye(app, "atlas_view")
@@ -127,28 +129,20 @@ def test_a_text_of_a_decile_is_drawn_at_its_strongest_cell_and_opens_elsewhere(o
         assert (scene.text, scene.twin, scene.h, scene.d_model) == (example["string"], "", 4, 64)
         assert (scene.focus.layer, scene.focus.head) == (2, 4)
         assert trace.tokens.index(scene.focus.token) == example["query"]
+    choose(app, head=1)  # another head begins with its own measure and the strongest texts
+    now = [app.session_state[f"atlas_{name}"] for name in ("measure", "decile")]
+    assert now == ["pronoun to cue", "10"]
 
 
-def test_another_head_begins_with_its_own_measure_and_the_strongest_texts(opened_on, choose):
-    app = opened_on(ATLAS, layer=2, head=4, atlas_measure="entropy", atlas_decile=3)
-    assert app.session_state["atlas_measure"] == "entropy"
-    choose(app, head=1)
-    assert app.session_state["atlas_measure"] == "pronoun to cue"
-    assert app.session_state["atlas_decile"] == "10"
-
-
-def test_a_model_without_an_atlas_gets_another_one_and_a_line_on_how_to_make_its_own(opened_on, english):
+def test_an_atlas_has_the_readers_language_and_a_model_without_one_gets_another(opened_on, english):
+    for link in ({}, {"source": "random"}):
+        assert opened_on(ATLAS, lang="zh", **link).session_state["atlas"] == "glass-box-zh-h4-d64"
     app = opened_on(ATLAS, h=2)
     assert english("atlas.missing") in said(app)
     assert app.session_state["atlas"] == "glass-box-en-h4-d64"
     drawn = figure(app, "atlas_measures")["data"]
     assert english("atlas.column.own") not in [trace.get("name") for trace in drawn]
     assert english("atlas.missing") not in said(opened_on(ATLAS))
-
-
-def test_a_chinese_reader_gets_a_chinese_atlas(opened_on):
-    assert opened_on(ATLAS, lang="zh").session_state["atlas"] == "glass-box-zh-h4-d64"
-    assert opened_on(ATLAS, lang="zh", source="random").session_state["atlas"] == "glass-box-zh-h4-d64"
 
 
 def test_an_atlas_of_ones_own_is_there_with_its_texts(opened_on, own_folder, monkeypatch, eye, english):

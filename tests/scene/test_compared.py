@@ -8,15 +8,10 @@ OFFERED = {UNTRAINED: [""], HEAD: ["2", "3"], TWIN: [""], MODEL: ["a/b:c"]}
 
 
 @pytest.mark.parametrize(
-    "other", [Other(UNTRAINED), Other(HEAD, "3"), Other(TWIN), Other(MODEL, "a/b:c")], ids=Other.link
-)
-def test_an_offered_other_side_reads_back_from_its_link(other):
-    assert Other.of_link(other.link(), OFFERED) == (other, False)
-
-
-@pytest.mark.parametrize(
     ("link", "offered", "taken", "wrong"),
     [
+        *((one.link(), OFFERED, one, False) for one in (Other(UNTRAINED), Other(HEAD, "3"), Other(TWIN))),
+        (Other(MODEL, "a/b:c").link(), OFFERED, Other(MODEL, "a/b:c"), False),
         ("", OFFERED, Other(UNTRAINED), False),
         ("head", OFFERED, Other(HEAD, "2"), False),
         ("head:9", OFFERED, Other(HEAD, "2"), True),
@@ -24,5 +19,5 @@ def test_an_offered_other_side_reads_back_from_its_link(other):
         ("", {TWIN: [""]}, None, False),  # the second sentence is never the first offer
     ],
 )
-def test_an_unavailable_other_side_becomes_the_first_offer(link, offered, taken, wrong):
+def test_an_other_side_reads_back_from_its_link_or_becomes_the_first_offer(link, offered, taken, wrong):
     assert Other.of_link(link, offered) == (taken, wrong)
