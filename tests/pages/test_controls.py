@@ -101,7 +101,7 @@ def test_a_link_has_no_defaults(opened_on, page):
 
 
 # A number below the least becomes the least in the link.
-@pytest.mark.parametrize("value", ["many", "-1", "1e9", "", "<b>"])
+@pytest.mark.parametrize("value", ["many", "-1", ""])
 def test_an_invalid_value_leaves_the_link_even_if_not_shown(opened_on, value):
     left = {"h": "1", "d_k": "1"} if value == "-1" else {}
     keys = ("h", "d_k", "mask", "bias", "source", "architecture")

@@ -152,11 +152,7 @@ def test_answers_of_a_model_can_be_requested_by_link_and_with_swaps(on_model, fo
     before, after = (huggingface.follow(model, text, answers=True) for text in (Scene.text, swapped))
     animal, street = (before.tokens.pieces.index(piece) for piece in ("an", "street"))
     app = on_model("gpt2", WHAT_IF, ask_model="true", edits=f"swap,from={animal + 1},to={street + 1}")
-    words = swaps.places(before.tokens)
-    pieces = next(place.tokens for place in words if swaps.word(before.tokens, place) == "animal")
-    partners = [*range(animal), street, *range(pieces[-1] + 1, street), *pieces]
-    partners += range(len(partners), len(before.tokens))
-    assert [before.tokens.pieces[at] for at in partners] == list(after.tokens.pieces)
+    partners = swaps.order(before.tokens, after.tokens, [swaps.Swap(animal, street)])
     table = app.dataframe[0].value
     answers = [before.answers[at][0][0] for at in partners], [one[0][0] for one in after.answers]
     for column, expected in zip(("before", "after"), answers, strict=True):

@@ -85,35 +85,24 @@ def test_two_sentences_of_one_source_are_two_sentences_of_a_link():
     assert (scene.text, scene.twin) == (TEXT, "The dog saw the cat.")
 
 
-def no_link(**asked):
-    return mha.trace(TEXT, **asked).view().link
-
-
 @pytest.mark.parametrize(
-    ("link", "said"),
+    ("asked", "said"),
     [
-        (
-            lambda: no_link(mask=torch.ones(6, 6).bool().tril()),
-            "No link can be read off this trace of 'random'",
-        ),
-        (lambda: no_link(source="mini", trained=False), "No link can be read off this trace of 'mini'"),
-        (
-            lambda: no_link(edits=[mha.edits.Hide(rows=[0, 2], keys=1)]),
-            "No link can say 'hide: rows 1, 3, key 2'",
-        ),
-        (
-            lambda: no_link(edits=[mha.edits.Weights(values=[1, 0, 0, 0, 0, 0], rows=2)]),
-            "What if has no such change",
-        ),
-        (
-            lambda: mha.trace(TEXT).view(beside=mha.trace(TEXT, seed=1)).link,
-            "two traces with different sources",
-        ),
-        (lambda: mha.from_weights(np.full((1, 2, 2, 2), 0.5, np.float32), ["a", "b"]).view().link, "No link"),
+        ({"mask": torch.ones(6, 6).bool().tril()}, "No link can be read off this trace of 'random'"),
+        ({"source": "mini", "trained": False}, "No link can be read off this trace of 'mini'"),
+        ({"edits": [mha.edits.Hide(rows=[0, 2], keys=1)]}, "No link can say 'hide: rows 1, 3, key 2'"),
+        ({"edits": [mha.edits.Weights(values=[1, 0, 0, 0, 0, 0], rows=2)]}, "What if has no such change"),
     ],
 )
-def test_a_trace_that_no_link_can_reproduce_is_refused(link, said, refused):
-    assert said in str(refused(link()))
+def test_a_trace_that_no_link_can_reproduce_is_refused(asked, said, refused):
+    assert said in str(refused(mha.trace(TEXT, **asked).view().link))
+
+
+def test_two_sources_have_no_link_and_arrays_have_none(refused):
+    two = mha.trace(TEXT).view(beside=mha.trace(TEXT, seed=1))
+    assert "two traces with different sources" in str(refused(two.link))
+    arrays = mha.from_weights(np.full((1, 2, 2, 2), 0.5, np.float32), ["a", "b"])
+    assert "No link" in str(refused(arrays.view().link))
 
 
 def test_a_saved_trace_has_its_link_as_long_as_the_weights_are_the_same(tmp_path, refused):
