@@ -346,19 +346,15 @@ def asked(answers, **questions) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, (layer, layer), ASKED, answers, questions=questions)
 
 
-def test_a_head_has_nothing_to_find_if_all_its_answers_are_nothing():
+def test_a_head_has_nothing_to_find_if_all_its_answers_are_nothing_and_unknown_words_are_marked(normal):
     it, word = (("it", 0.9), ("[CLS]", 0.1)), (("saw", 0.8),)
     trace = asked((None, NONE, word, it), noun=(None, NONE, it, it), doer=(None, NONE, NONE, NONE))
     trace = replace(trace, questions={**trace.questions, "decider": (None, NONE, it, NONE)})
+    assert trace.view().header["unknown"] == [[[1], [1]]]
+    assert trace_of(trace.tokens, normal).view().header["unknown"] == [[[1], []]]
     [heads] = trace.view().header["questions"]
     assert [head["asks"] for head in heads] == [["noun"], ["doer", "decider"], ["hidden"]]
     assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
-
-
-def test_unknown_words_are_marked_on_their_own_side(normal):
-    trace = asked((), noun=(None,) * 4)
-    assert trace.view().header["unknown"] == [[[1], [1]]]
-    assert trace_of(trace.tokens, normal).view().header["unknown"] == [[[1], []]]
 
 
 # One text that looks at another

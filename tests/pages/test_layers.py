@@ -67,15 +67,6 @@ def traced(folder, name: str):
 
 
 @pytest.mark.slow
-def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
-    strip = on("qwen3_next").get_by_key("place")
-    linear, full = english("layers.kind_linear"), english("layers.kind_full")
-    gated = f"{full}, {english('layers.trait_gated')}"
-    assert strip.options == [f"1 {linear}", f"2 {gated}", f"3 {linear}", f"4 {gated}"]
-    assert strip.value == 4  # the scene's second layer of attention
-
-
-@pytest.mark.slow
 def test_a_layer_without_softmax_shows_its_matrix_and_sums(on, folder, english, heatmaps, drawn, click):
     app = on("qwen3_next")
     app.get_by_key("place").set_value(3).run()
@@ -111,10 +102,12 @@ def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     assert on("qwen3_next", place=3).get_by_key("place").value == 3  # as the link says
 
 
-def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights(on, said, place):
+def test_the_strip_names_every_layer_and_heads_has_a_link_for_one_without_weights(on, said, place, english):
     app = on("qwen3_next", "see/heads.py")
-    strip = app.get_by_key("place")
-    assert strip.options == on("qwen3_next").get_by_key("place").options
+    strip, linear = app.get_by_key("place"), english("layers.kind_linear")
+    gated = f"{english('layers.kind_full')}, {english('layers.trait_gated')}"
+    assert strip.options == [f"1 {linear}", f"2 {gated}", f"3 {linear}", f"4 {gated}"]
+    assert (strip.value, strip.options) == (4, on("qwen3_next").get_by_key("place").options)
     strip.set_value(2).run()
     assert place(app)[:2] == (0, 0)
     assert not [link for link in app.get("page_link") if link.proto.page == "model"]

@@ -38,10 +38,7 @@ def test_with_two_texts_queries_and_keys_are_named_in_their_own():
         token="cat", key_token="Katze", pins="sah sie", side="key"
     )
     assert with_names(Focus(token="cat", key_token="dog"), TWO, new_text=False).key_token == ""
-
-
-def test_in_a_new_text_only_the_first_token_is_looked_at():
-    focus = Focus(token="dog", key_token="sah", pins="saw", sentence=2, head=3)
+    focus = Focus(token="dog", key_token="sah", pins="saw", sentence=2, head=3)  # of another text
     assert with_names(focus, TWO, new_text=True) == Focus(token="saw", head=3)
 
 
