@@ -8,6 +8,7 @@ import pytest
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import DEFAULTS
 from pages._kit.state import CONTROLS
+from tests.pages.conftest import PAGES
 
 VIEWS = ("steps_view", "train_view")
 SIZES = ("h", "d_model")
@@ -15,30 +16,22 @@ SENTENCE = ("text", "source")
 ADVANCED = ("architecture", "layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
 MINI = (*SENTENCE, *SIZES, "architecture")
 RANDOM = (*SENTENCE, *SIZES, *ADVANCED[1:])
-PAGES = {
-    "see/heads.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
-    "see/token.py": {"mini": MINI, "random": RANDOM},
-    "see/compare.py": {"mini": MINI, "random": RANDOM},
-    "models/real.py": {"mini": ("source",), "random": ("source",)},
-    "understand/steps.py": {"mini": MINI, "random": RANDOM},
-    "understand/what_if.py": {"mini": MINI, "random": RANDOM},
-    "understand/steps.py?steps_view=layers": {"mini": (*SENTENCE, "twin"), "random": (*RANDOM, "twin")},
-    "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
-    "understand/steps.py?steps_view=order": {"mini": (), "random": ()},
-    "understand/cost.py": {"mini": (), "random": ()},
-    "learn/train.py": {"mini": (), "random": ()},
-    "learn/train.py?train_view=heads": {"mini": (), "random": ()},
-    "learn/lessons.py": {"mini": (), "random": ()},
-    "learn/cases.py": {"mini": (), "random": ()},
-    "models/atlas.py": {"mini": (), "random": ()},
+# Of a page with controls those with a small model, and those with random weights.
+OWN = {
+    **dict.fromkeys(("see/token.py", "see/compare.py"), (MINI, RANDOM)),
+    **dict.fromkeys(("understand/steps.py", "understand/what_if.py"), (MINI, RANDOM)),
+    "see/heads.py": ((*MINI, "twin"), (*RANDOM, "twin")),
+    "models/real.py": (("source",), ("source",)),
+    "understand/steps.py?steps_view=layers": ((*SENTENCE, "twin"), (*RANDOM, "twin")),
+    "understand/embeddings.py": (MINI, (*SENTENCE, "d_model", "seed")),
 }
 
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_controls_that_matter_and_what_is_next(opened_on, english, controls, page, source):
-    app, settings = opened_on(page, "advanced", source=source), set(PAGES[page][source])
-    assert controls(app).keys() == settings
+    app, settings = opened_on(page, "advanced", source=source), OWN.get(page, ((), ()))[source == "random"]
+    assert controls(app).keys() == {*settings}
     assert ("example_0" in [button.key for button in app.button]) is ("text" in settings)
     if source == "mini":
         links = [link.proto for link in app.get("page_link")]
