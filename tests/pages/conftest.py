@@ -135,6 +135,25 @@ def sent(app: AppTest, key: str) -> dict:
     return json.loads(app.get_by_key(key).proto.json)[0]
 
 
+def texts(app: AppTest) -> list[str]:
+    """The sentences of a page, as Markdown."""
+    return [element.value for element in (*app.main.markdown, *app.main.caption)]
+
+
+def infos(app: AppTest) -> list[str]:
+    return [info.value for info in app.info]
+
+
+def keys(app: AppTest) -> list[str]:
+    """The keys of the buttons."""
+    return [button.key for button in app.button]
+
+
+def figure(app: AppTest, key: str) -> dict:
+    """A figure of Plotly."""
+    return json.loads(app.get_by_key(key).proto.spec)
+
+
 def numbers(values) -> np.ndarray:
     """Numbers of a Plotly figure, which it packs where they are many."""
     packed = isinstance(values, dict)
@@ -157,6 +176,12 @@ def opened_on_random():
 def opened_on():
     """`opened_on("learn/train.py", "fold", h=2)`: a page in its frame, opened by a link."""
     return lambda page, *folds, **link: run(FRAME, link, page, folds)
+
+
+@pytest.fixture
+def on_page(opened_on, request):
+    """`on_page("fold", h=2)`: the page that the file of the test is about, opened by a link."""
+    return functools.partial(opened_on, request.module.PAGE)
 
 
 @pytest.fixture(scope="session")
@@ -300,7 +325,6 @@ def shows(six):
     """`shows(app, trace, layer=0, head=0)`: the six matrices on the Heads page are those of this trace."""
 
     def compare(app: AppTest, trace: mha.AttentionTrace, *, layer: int = 0, head: int = 0) -> None:
-        assert not app.exception
         expected = six_matrices(trace.layers[layer], head)
         drawn = six(app)
         for name, matrix in expected.items():

@@ -1,6 +1,5 @@
 """The page Atlas: what it says and draws are the atlas's numbers, and its texts open on other pages."""
 
-import json
 import re
 
 import numpy as np
@@ -12,7 +11,7 @@ from mha_core.atlases import library, measures
 from mha_core.scene.scene import Scene
 from pages._kit import compute
 from pages._kit.text import literal
-from tests.pages.conftest import numbers
+from tests.pages.conftest import figure, numbers, texts
 
 ATLAS = "models/atlas.py"
 TEXTS = [f"The {one} saw the {other}." for one in ("cat", "dog", "bird", "fox") for other in "abcde"]
@@ -29,14 +28,6 @@ def _atlases_are_looked_up_again():
 
 def shipped(name: str = "glass-box-en-h4-d64") -> mha.Atlas:
     return mha.Atlas(resources.path(*library.FOLDER) / name)
-
-
-def said(app) -> list[str]:
-    return [one.value for one in (*app.main.markdown, *app.main.caption)]
-
-
-def figure(app, key: str) -> dict:
-    return json.loads(app.get_by_key(key).proto.spec)
 
 
 def trace_of(figure: dict, name: str) -> dict:
@@ -60,10 +51,10 @@ def test_it_opens_on_the_head_that_finds_the_noun_and_says_how_sure_that_is(open
     share = {name: f"{row[name]:.0%}" for name in ("mean", "shuffled", "chance", "fixed")}
     assert row["low"] == row["high"] == 1  # without an interval
     claim = english("atlas.claim_role", measure="Pronoun → noun", share=share["mean"], count="489")
-    assert literal(claim) in said(app)
+    assert literal(claim) in texts(app)
     compared = {name: share[name] for name in ("shuffled", "chance", "fixed")}
-    assert english("atlas.compared_fixed", **compared) in said(app)
-    assert any(words.startswith("Also: article") for words in said(app))
+    assert english("atlas.compared_fixed", **compared) in texts(app)
+    assert any(words.startswith("Also: article") for words in texts(app))
 
 
 def test_a_head_that_looks_by_position_is_said_to_and_has_the_value_of_your_sentence(opened_on, english):
@@ -73,9 +64,9 @@ def test_a_head_that_looks_by_position_is_said_to_and_has_the_value_of_your_sent
     values = measures.of_layer(trace.layers[1], trace.tokens).value[3]
     row = shipped().head(1, 3).loc["previous token"]
     interval = f"({100 * row['low']:.1f}–{100 * row['high']:.1f}%)"
-    assert any(words.endswith(literal(interval)) for words in said(app))
+    assert any(words.endswith(literal(interval)) for words in texts(app))
     own = english("atlas.own", share=f"{values[0]:.0%}")
-    assert any(english("atlas.by_position") in words and own in words for words in said(app))
+    assert any(english("atlas.by_position") in words and own in words for words in texts(app))
     drawn = trace_of(figure(app, "atlas_measures"), english("atlas.column.own"))
     shares = np.array(values[: measures.MEASURES.index("distance")])
     np.testing.assert_allclose(numbers(drawn["x"]), shares[~np.isnan(shares)])
@@ -83,9 +74,9 @@ def test_a_head_that_looks_by_position_is_said_to_and_has_the_value_of_your_sent
 
 def test_a_head_in_which_nothing_stands_out_says_so(opened_on, english):
     app = opened_on(ATLAS, h=8, layer=2, head=8)
-    assert english("atlas.none") in said(app)
+    assert english("atlas.none") in texts(app)
     count = len(shipped("glass-box-en-h8-d64").measures)
-    assert english("atlas.none_why", count=count) in said(app)
+    assert english("atlas.none_why", count=count) in texts(app)
 
 
 def test_every_head_is_on_the_map_at_the_chosen_measures(opened_on, english):
@@ -120,8 +111,8 @@ def test_a_text_of_a_decile_is_drawn_at_its_strongest_cell_and_opens_elsewhere(
     weight = trace.layers[1].weights(3)[example["query"], example["key"]]
     words = [literal(trace.tokens.labels[example[side]]) for side in ("query", "key")]
     cell = english("atlas.cell", query=words[0], key=words[1], weight=f"{weight:.2f}")
-    assert cell in said(app)
-    [opens] = [words for words in said(app) if words.startswith("Open this text")]
+    assert cell in texts(app)
+    [opens] = [words for words in texts(app) if words.startswith("Open this text")]
     addresses = re.findall(r"\]\((.*?)\)", opens)
     scenes = [Scene.of_link(address).scene for address in addresses]
     assert [scene.page.name for scene in scenes] == ["heads", "token", "steps", "what-if"]
@@ -138,18 +129,18 @@ def test_an_atlas_has_the_readers_language_and_a_model_without_one_gets_another(
     for link in ({}, {"source": "random"}):
         assert opened_on(ATLAS, lang="zh", **link).session_state["atlas"] == "glass-box-zh-h4-d64"
     app = opened_on(ATLAS, h=2)
-    assert english("atlas.missing") in said(app)
+    assert english("atlas.missing") in texts(app)
     assert app.session_state["atlas"] == "glass-box-en-h4-d64"
     drawn = figure(app, "atlas_measures")["data"]
     assert english("atlas.column.own") not in [trace.get("name") for trace in drawn]
-    assert english("atlas.missing") not in said(opened_on(ATLAS))
+    assert english("atlas.missing") not in texts(opened_on(ATLAS))
 
 
 def test_an_atlas_of_ones_own_is_there_with_its_texts(opened_on, own_folder, monkeypatch, eye, english):
     monkeypatch.setenv(resources.ATLAS, str(own_folder))
     app = opened_on(ATLAS, **OWN, text=TEXTS[0], layer=1, head=2)
     assert app.session_state["atlas"] == "mine"
-    assert english("atlas.missing") not in said(app)
+    assert english("atlas.missing") not in texts(app)
     header, [panel] = eye(app, "atlas_view")
     assert panel["tokens"] in [list(mha.trace(text, source="mini").tokens.labels) for text in TEXTS]
     assert (header["layer"], header["head"]) == (0, 1)

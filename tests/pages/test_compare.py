@@ -1,8 +1,5 @@
 """Compare: a scene and the same one with one change, and the differences of their weights."""
 
-import json
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,16 +9,11 @@ from mha_core.analysis.comparison import divergence
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal
-from tests.pages.conftest import refused_by_link
+from tests.pages.conftest import refused_by_link, sent
 
 PAGE = "see/compare.py"
 
 pytestmark = pytest.mark.usefixtures("no_other_model")
-
-
-@pytest.fixture
-def on_page(opened_on):
-    return partial(opened_on, PAGE)
 
 
 def test_both_sides_show_the_same_model_untrained_and_trained(on_page, heatmaps, english):
@@ -55,7 +47,7 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
 
 
 def explanation(app) -> dict | None:
-    return json.loads(app.get_by_key("compare-weights").proto.json)[0]["explanation"]
+    return sent(app, "compare-weights")["explanation"]
 
 
 def test_an_explanation_closes_with_its_matrix(on_page, click, move):
@@ -123,7 +115,6 @@ def test_every_offer_can_be_compared(on_page, heatmaps, source):
     assert len(kinds) >= 4
     for kind in reversed(kinds):
         app.selectbox(key="against_kind").select(kind).run()
-        assert not app.exception
         assert [said.value for said in (*app.error, *app.info)] == [], kind
         assert app.query_params["against"].partition(":")[0] == app.selectbox(key="against_kind").value
         assert list(heatmaps(app, "compare-weights"))[:2] == ["before", "after"]

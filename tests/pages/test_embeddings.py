@@ -1,7 +1,5 @@
 """The page Embeddings: the vectors of the weights in use, and sentences about computed facts only."""
 
-import json
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -14,8 +12,9 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import compute
 from pages._kit.text import literal, signed
 from pages.understand._embeddings.words import SHOWN
-from tests.pages.conftest import numbers
+from tests.pages.conftest import figure, numbers
 
+PAGE = "understand/embeddings.py"
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
 
 
@@ -23,10 +22,6 @@ GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
 def vectors():
     words, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
     return table(words, matrix.numpy())
-
-
-def figure(app, key: str) -> dict:
-    return json.loads(app.get_by_key(key).proto.spec)
 
 
 def points(app, key: str = "words_map") -> dict[str, tuple]:
@@ -46,13 +41,8 @@ def written_words(app, key: str = "words_map", *, small: bool = False) -> set[st
     return {word.removeprefix("<b>").removesuffix("</b>") for word in found}
 
 
-@pytest.fixture
-def open_embeddings(opened_on):
-    return partial(opened_on, "understand/embeddings.py")
-
-
-def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(open_embeddings, vectors):
-    app, kinds = open_embeddings(), lexicon().kinds
+def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(on_page, vectors):
+    app, kinds = on_page(), lexicon().kinds
     along = [word for word in vectors.index if kinds[word] in SHOWN]
     own = {"[CLS]", "the", "animal", "didn't", "cross", "street", "because", "it", "was", "too", "tired", "."}
     found = points(app)
@@ -66,8 +56,8 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     assert any(f"shows {share}% of the variance" in one.value for one in app.main.markdown)
 
 
-def test_other_classes_make_another_map_and_three_axes_have_a_third_number(open_embeddings):
-    app = open_embeddings(classes="cue", axes="3-D")
+def test_other_classes_make_another_map_and_three_axes_have_a_third_number(on_page):
+    app = on_page(classes="cue", axes="3-D")
     found, kinds = points(app), lexicon().kinds
     assert {len(place) for place in found.values()} == {3}
     assert {len(place) for place in points(app, "pairs_map").values()} == {2}
@@ -76,9 +66,9 @@ def test_other_classes_make_another_map_and_three_axes_have_a_third_number(open_
     assert ("queen" in found, "it" in found) == (False, True)
 
 
-def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
+def test_both_maps_know_which_of_their_words_a_token_is(on_page):
     """Which is lit where the token is pointed at: the browser only looks it up."""
-    app = open_embeddings(text="The cat saw the dog.")
+    app = on_page(text="The cat saw the dog.")
     for key in ("words_map", "pairs_map"):
         same = {word: word for word in ("[CLS]", "cat", "saw", "the", "dog", ".")}
         assert figure(app, key)["layout"]["meta"]["words"] == same | {"The": "the"}
@@ -90,9 +80,9 @@ def test_both_maps_know_which_of_their_words_a_token_is(open_embeddings):
     [({}, "it", ["they", "she", "he"]), ({"token": 3, "word": "tired"}, "tired", None)],
 )
 def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chance(
-    open_embeddings, english, vectors, link, word, near
+    on_page, english, vectors, link, word, near
 ):
-    app = open_embeddings(**link)
+    app = on_page(**link)
     assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.header]
     table, cosine = app.table[0].value, chance(*vectors.shape).nearest
     expected = nearest(vectors, word)
@@ -105,17 +95,17 @@ def test_the_nearest_words_are_those_of_the_chosen_one_that_are_nearer_than_chan
     ]
 
 
-def test_without_words_nearer_than_chance_the_page_says_so(open_embeddings, english, vectors):
+def test_without_words_nearer_than_chance_the_page_says_so(on_page, english, vectors):
     limit = chance(*vectors.shape).nearest
     assert nearest(vectors, "[CLS]").max() < limit
-    app = open_embeddings(token=1)
+    app = on_page(token=1)
     assert not app.table
     said = english("words.none_nearer", cosine=f"{limit:.2f}", count=f"{lexicon().n_words:,}")
     assert said in [one.value for one in app.main.markdown]
 
 
-def test_the_differences_and_their_reading_are_computed_now(open_embeddings, english, vectors, heatmaps):
-    app = open_embeddings()
+def test_the_differences_and_their_reading_are_computed_now(on_page, english, vectors, heatmaps):
+    app = on_page()
     cosines = agreement(vectors, [("he", "his"), ("she", "her"), ("they", "their"), *GENDER])
     picture = heatmaps(app, "pairs_cosines")["pairs"]
     np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
@@ -138,8 +128,8 @@ def test_the_differences_and_their_reading_are_computed_now(open_embeddings, eng
     assert last.startswith(f"**{english('words.relation_tense')}**")
 
 
-def test_the_page_says_that_random_vectors_mean_nothing(open_embeddings, english):
-    app = open_embeddings(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
+def test_the_page_says_that_random_vectors_mean_nothing(on_page, english):
+    app = on_page(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
     assert english("words.intro_random", d_model=32, count="20") in [c.value for c in app.caption]
     assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
     assert written_words(app) == {"how", "are", "you", "?"}
@@ -154,15 +144,15 @@ def test_the_page_says_that_random_vectors_mean_nothing(open_embeddings, english
 
 
 @pytest.mark.slow
-def test_a_chinese_sentence_has_its_own_words_and_pairs(open_embeddings):
-    app = open_embeddings(text="小猫没有过马路，因为它太累了。", twin="", token=2)
+def test_a_chinese_sentence_has_its_own_words_and_pairs(on_page):
+    app = on_page(text="小猫没有过马路，因为它太累了。", twin="", token=2)
     assert "小猫" in written_words(app)
     assert written_words(app, "pairs_map") >= {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
-def test_the_vocabulary_of_a_model_is_cached_once(open_embeddings):
+def test_the_vocabulary_of_a_model_is_cached_once(on_page):
     """Otherwise the sentences of a class would push everything else out of the shared cache."""
-    app = open_embeddings(text="The animal was tired.")
+    app = on_page(text="The animal was tired.")
     before = compute.caches["results"].bytes
     app.text_area("text").set_value("The street was wide.").run()
     _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))

@@ -1,12 +1,11 @@
 """The view How many heads: the manifest's numbers, without the missing ones, and true sentences."""
 
-import json
-
 import pytest
 
 from mha_core.analysis.head_count import PUBLISHED
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
+from tests.pages.conftest import figure
 
 ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
 
@@ -44,16 +43,12 @@ def sentences(app) -> list[str]:
     return [markdown.value for markdown in app.main.markdown]
 
 
-def lines(app, key: str) -> list[dict]:
-    return json.loads(app.get_by_key(key).proto.spec)["data"]
-
-
 def test_figures_tables_and_sentences_have_the_numbers_of_the_models(open_head_counts, english):
     app = open_head_counts(text="How are you?", twin="")
-    assert [line["name"] for line in lines(app, "sweep_measured")] == [
+    assert [line["name"] for line in figure(app, "sweep_measured")["data"]] == [
         english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
     ]
-    assert len(lines(app, "sweep_published")) == 1
+    assert len(figure(app, "sweep_published")["data"]) == 1
     questions, ours, papers = (table.value for table in app.table)
     assert [h[1] for h in ours["h"]] == ["1", "2", "4", "8"]
     assert [*ours["h"]][1] == "[2](./?h=2&text=How+are+you%3F&twin=)"

@@ -11,6 +11,7 @@ from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import own_code
 from pages._kit import model_source
+from tests.pages.conftest import figure, sent
 from tests.sources import tiny
 
 
@@ -29,14 +30,14 @@ def on_model(opened_on, folder, no_other_model, monkeypatch):
 
 def lines(app) -> list[float]:
     """Where the line of each query head ends."""
-    data = json.loads(app.get_by_key("sharing").proto.spec)["data"]
+    data = figure(app, "sharing")["data"]
     return [trace["x"][1] for trace in data if trace.get("hovertemplate")]
 
 
 def overview(app) -> dict:
     """The input of the overview, once and after each choice."""
     _, blob = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
-    return json.loads(blob) | json.loads(app.get_by_key("overview").proto.json)[0]
+    return json.loads(blob) | sent(app, "overview")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_latent_vectors_are_drawn_and_counted(on_model, folder, drawn, heatmaps,
     numbers = english("real.cache_numbers")
     [table] = [one.value for one in app.table if numbers in one.value]
     assert table[numbers].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
-    bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
+    bars = [t for t in figure(app, "sharing")["data"] if t.get("fill")]
     assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
 
 

@@ -15,7 +15,7 @@ from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.see._token import weights
 from pages.see._token.subject import word
-from tests.pages.conftest import numbers
+from tests.pages.conftest import figure, numbers, sent, texts
 
 PAGE = "see/token.py"
 PICTURES = ("heads", "layers", "vectors", "products", "mixture")
@@ -54,12 +54,8 @@ def looks(heatmaps):
 
 def bars(app, key: str) -> dict[str, str]:
     """The names of the bars and the numbers written at their ends."""
-    [bar] = json.loads(app.get_by_key(key).proto.spec)["data"]
+    [bar] = figure(app, key)["data"]
     return dict(zip(bar["y"], bar["text"], strict=True))
-
-
-def plain(app) -> list[str]:
-    return [element.value for kind in (app.main.markdown, app.main.caption) for element in kind]
 
 
 def ranked(weights) -> dict[str, str]:
@@ -86,7 +82,7 @@ def test_the_first_visit_shows_the_pronoun(on_token, heatmaps, looks, english, s
     np.testing.assert_array_equal(way["products"]["values"], products)
     np.testing.assert_array_equal(way["scores"]["values"], numbers[["score", "masked"]])
     np.testing.assert_array_equal(way["weights"]["values"], numbers[["weight"]])
-    assert english("one.sum_row") in plain(app)
+    assert english("one.sum_row") in texts(app)
     for _ in range(2):  # what a click does is said once
         hints = [component(app, f"one-{key}")["texts"]["how"] for key in PICTURES]
         assert hints == ["Hover over a cell to see its value. Click to see where it comes from.", *[""] * 4]
@@ -108,7 +104,7 @@ def test_random_weights_of_every_kind(on_random, heatmaps, drawn, looks, link):
     assert bars(app, f"one-looks-{token}") == ranked(row.weights.loc[head + 1])
     column = column_of(trace, token, layer=layer).weights.loc[head + 1]
     assert bars(app, f"one-seen-{token}") == ranked(column)
-    [bar] = json.loads(app.get_by_key(f"one-seen-{token}").proto.spec)["data"]
+    [bar] = figure(app, f"one-seen-{token}")["data"]
     places = numbers(bar["customdata"])  # by which a click on a bar finds its token
     assert [trace.tokens.labels[place] for place in places.astype(int)] == list(bar["y"])
     if len(trace.layers) > 1:
@@ -130,10 +126,10 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
     order = np.argsort(-weights, kind="stable")
     assert len(order) == 8
     told = " + ".join(f"{literal(number(weights[n]))}\u00a0·\u00a0**{literal(labels[n])}**" for n in order)
-    assert f"**booked** = {told}" in plain(app)
+    assert f"**booked** = {told}" in texts(app)
     assert sum(float(number(weights[n])) for n in order) == pytest.approx(1, abs=1e-3)
 
-    [equation] = [said for said in plain(app) if said.startswith("Dimension 3")]
+    [equation] = [said for said in texts(app) if said.startswith("Dimension 3")]
     total = literal(number(layer.output(0)[1, 2]).replace("-", "−"))
     assert equation.endswith(f"= **{total}**")
     for n in order:
@@ -141,13 +137,13 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
         assert literal(number(values[n, 2]).replace("-", "−")) in equation
     difference = mixture(trace, 1, layer=0, head=0).difference
     assert difference < 1e-6
-    assert english("one.sum_check", difference=literal(number(difference))) in plain(app)
+    assert english("one.sum_check", difference=literal(number(difference))) in texts(app)
 
 
 def test_small_weights_are_summed_in_one_entry(on_token, english):
     app = on_token(layer=1)
     made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=0, head=0)
-    [sentence] = [said for said in plain(app) if said.startswith("**it** = ")]
+    [sentence] = [said for said in texts(app) if said.startswith("**it** = ")]
     count = 13 - sentence.count("**") // 2 + 1  # it begins with the token itself
     assert 2 < count < 13
     rest = made.weights.nsmallest(count).to_numpy().sum(dtype=np.float64)
@@ -157,13 +153,13 @@ def test_small_weights_are_summed_in_one_entry(on_token, english):
 def test_a_fully_hidden_row_is_reported_and_not_drawn(on_random, heatmaps, english):
     app, _ = on_random(text="two words", mask="padding")
     for text in ("one.looks_nowhere", "one.seen_nowhere"):
-        assert plain(app).count(english(text, token="two")) == 2
-    assert english("token.looks_nowhere", head=1, query="two") in plain(app)
+        assert texts(app).count(english(text, token="two")) == 2
+    assert english("token.looks_nowhere", head=1, query="two") in texts(app)
     assert not app.get("plotly_chart")
     # The products are there whatever the mask says.
     assert np.isnan(heatmaps(app, "one-products")["scores"]["values"][:, 1]).all()
-    assert english("one.click") not in plain(app)
-    assert english("one.hidden_note", count=2) in plain(app)
+    assert english("one.click") not in texts(app)
+    assert english("one.hidden_note", count=2) in texts(app)
 
 
 def test_a_long_text_shows_its_largest_weights_and_says_so(on_random, english, drawn, heatmaps, looks):
@@ -174,7 +170,7 @@ def test_a_long_text_shows_its_largest_weights_and_says_so(on_random, english, d
     kept = [label for label in row.columns if label in set(largest.index[:40])]
     np.testing.assert_array_equal(looks(app)[0], row[kept])
     note = english("one.partly", shown=40, count=256, maximum=number(largest.iloc[40]))
-    assert note in plain(app)
+    assert note in texts(app)
     found = bars(app, "one-looks-199")
     assert len(found) == 15
     assert list(found)[-1] == english("one.others", count=242)
@@ -193,18 +189,18 @@ def test_with_a_sink_weights_are_not_said_to_sum_to_1(on_random, english, monkey
     total = layer.weights(0)[0].sum()
     assert total < 0.99
     told = english("one.sum_less", total=f"{total:.2f}")
-    assert sum(told in said for said in plain(app)) == 2
-    assert not any(english("one.sum_row") in said for said in plain(app))
+    assert sum(told in said for said in texts(app)) == 2
+    assert not any(english("one.sum_row") in said for said in texts(app))
 
 
 def test_words_from_right_to_left_do_not_turn_the_numbers_around_them(on_random):
     app, trace = on_random(text="قرأ الولد الكتاب", token=2)
-    [sentence] = [said for said in plain(app) if said.startswith("**\u2068الولد\u2069** = ")]
+    [sentence] = [said for said in texts(app) if said.startswith("**\u2068الولد\u2069** = ")]
     for label in trace.tokens.labels:
         assert f"·\u00a0**\u2068{label}\u2069**" in sentence
-    [looks] = [said for said in plain(app) if said.startswith("In head 1")]
+    [looks] = [said for said in texts(app) if said.startswith("In head 1")]
     assert looks.count("\u2068") == looks.count("\u2069") == 4
-    assert not any("\u2068" in said for said in plain(on_random(text=HOTEL)[0]))  # other words have no marks
+    assert not any("\u2068" in said for said in texts(on_random(text=HOTEL)[0]))  # other words have no marks
 
 
 def test_the_chosen_component_is_framed_and_clamped_when_values_get_narrower(on_random, heatmaps):
@@ -213,7 +209,7 @@ def test_the_chosen_component_is_framed_and_clamped_when_values_get_narrower(on_
     app.number_input(key="d_v").set_value(6).run()
     assert app.number_input(key="component").value == 6
     app.number_input(key="component").set_value(3).run()
-    assert any(said.startswith("Dimension 3,") for said in plain(app))
+    assert any(said.startswith("Dimension 3,") for said in texts(app))
 
 
 @pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
@@ -256,9 +252,9 @@ def test_the_other_text_has_columns(on_translation, translation, key, main_text,
     column = column_of(translation, key, layer=1).weights.iloc[2]
     said = main_text(app)
     assert f"Which tokens look at “{word(translation.sides.keys.labels[key])}”" in said
-    [bar] = json.loads(app.get_by_key(f"one-seen-{key}").proto.spec)["data"]
+    [bar] = figure(app, f"one-seen-{key}")["data"]
     assert bar["y"][0] == column.idxmax()
-    [bar] = json.loads(app.get_by_key("one-looks-5").proto.spec)["data"]
+    [bar] = figure(app, "one-looks-5")["data"]
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
     assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
     assert f"sums to {column.sum():.2f}; an even share is 0.636" in said  # 7 / 11
@@ -286,7 +282,7 @@ def test_each_picture_names_the_source_of_its_numbers(on_random, heatmaps, click
         assert matrix["explains"]
         asked = {"name": name, "row": row, "column": column, "id": f"{name} {row} {column}"}
         click(app, f"one-{key}", {"row": None, "column": None, "explained": asked})
-        answer = json.loads(app.get_by_key(f"one-{key}").proto.json)[0]["explanation"]
+        answer = sent(app, f"one-{key}")["explanation"]
         assert answer["id"] == asked["id"]
         return matrix["values"][row, column], answer["value"]
 
@@ -298,4 +294,4 @@ def test_each_picture_names_the_source_of_its_numbers(on_random, heatmaps, click
         assert drawn != 0
         assert said == pytest.approx(drawn, rel=1e-5), place
     click(app, "chooser", {"token": 40})
-    assert json.loads(app.get_by_key("one-products").proto.json)[0]["explanation"] is None
+    assert sent(app, "one-products")["explanation"] is None

@@ -1,9 +1,7 @@
 """The page Train: a training is started, shared, stopped, saved, and its model used everywhere."""
 
-import json
 import time
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from mha_core.training.fit import LIVE, Plan, Training
 from pages._kit import compute
 from pages._kit.text import literal
 from pages.learn._train import training
+from tests.pages.conftest import sent
 
 PAGE = "learn/train.py"
 STEPS = 12
@@ -30,11 +29,6 @@ def short(monkeypatch, little):
     yield
     compute.trainings().close()
     st.cache_resource.clear()
-
-
-@pytest.fixture
-def on_train(opened_on):
-    return partial(opened_on, PAGE)
 
 
 def started(app, **settings):
@@ -54,14 +48,14 @@ def plan(**settings) -> Plan:
 
 
 @pytest.mark.slow
-def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, opened, shows, place):
-    app = on_train(train_h=2, train_d_model=32, train_seed=3)
+def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_page, opened, shows, place):
+    app = on_page(train_h=2, train_d_model=32, train_seed=3)
     job = started(app, h=2, d_model=32, seed=3)
     app.select_slider(key="train_step").set_value(7).run()
     app.button(key="look").click().run()
-    assert json.loads(app.get_by_key("address").proto.json)[0]["follow"] == training.TO_HEADS
+    assert sent(app, "address")["follow"] == training.TO_HEADS
     app.switch_page("see/heads.py").run()
-    assert json.loads(app.get_by_key("address").proto.json)[0]["follow"] is None
+    assert sent(app, "address")["follow"] is None
     linked = {name: app.query_params[name] for name in ("source", "run", "step")}
     assert linked == {"source": "run", "run": job.name, "step": "7"}
     alone = Training(job.plan)
@@ -76,15 +70,14 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
 
 
 @pytest.mark.slow
-def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, english):
-    app, other = on_train(), opened()
+def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_page, opened, english):
+    app, other = on_page(), opened()
     job = started(app)
     for visitor in (app, other):
         visitor.switch_page("see/heads.py").run()
     offered = [english("source.run") in one.selectbox(key="shown_source").options for one in (app, other)]
     assert offered == [True, False]
     assert app.selectbox(key="shown_source").set_value("run").run().selectbox(key="run").value == job.name
-    assert not app.error
     assert opened(source="run", run=job.name).selectbox(key="run").options == [job.name]
     compute.trainings().close()
     compute.trainings.clear()  # as when the server starts again
@@ -108,9 +101,9 @@ def test_a_run_is_opened_only_by_its_visitor_or_its_link(on_train, opened, engli
 
 
 @pytest.mark.slow
-def test_each_recorded_step_can_be_chosen_and_is_shown(on_train, english, eye, monkeypatch):
+def test_each_recorded_step_can_be_chosen_and_is_shown(on_page, english, eye, monkeypatch):
     monkeypatch.setitem(LIVE, "bare", 4)
-    job = started(app := on_train())
+    job = started(app := on_page())
     [chart] = app.get("plotly_chart")
     assert english("train.all_join") in chart.proto.spec  # the step where all sentences join
     slider = app.select_slider(key="train_step")
@@ -128,20 +121,20 @@ def test_each_recorded_step_can_be_chosen_and_is_shown(on_train, english, eye, m
     assert told in [markdown.value for markdown in app.markdown]
 
 
-def test_two_visitors_share_one_training(on_train, english):
-    first, second = on_train(), on_train()
+def test_two_visitors_share_one_training(on_page, english):
+    first, second = on_page(), on_page()
     assert [info.value for info in second.info] == [english("train.empty")]
     job = started(first)
     second.run()
     assert compute.trainings().find(plan()) is job
-    for page in (second, on_train()):  # and again after a reload
+    for page in (second, on_page()):  # and again after a reload
         assert page.button(key="look")
         assert page.select_slider(key="train_step")
 
 
-def test_waiting_visitors_see_their_place(on_train, english, monkeypatch):
+def test_waiting_visitors_see_their_place(on_page, english, monkeypatch):
     monkeypatch.setattr(Training, "advance", lambda run, steps: time.sleep(0.05) or 1.0)  # it never gets on
-    apps = [on_train(train_seed=seed) for seed in range(3)]
+    apps = [on_page(train_seed=seed) for seed in range(3)]
     for app in apps:
         app.button(key="start").click().run()
     jobs = [compute.trainings().find(plan(seed=seed)) for seed in range(3)]
@@ -155,8 +148,8 @@ def test_waiting_visitors_see_their_place(on_train, english, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_train, opened, english):
-    app = on_train()
+def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_page, opened, english):
+    app = on_page()
     job = started(app)
     bytes_ = training.file_of(job.trained)
     app.run()
@@ -176,9 +169,9 @@ def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_train, open
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 
 
-def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, monkeypatch):
+def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_page, monkeypatch):
     monkeypatch.setattr(queues.Trainings, "ensure_thread", lambda self: None)  # all of them wait
-    app = on_train(train_h=2, train_d_model=32, lang="en")
+    app = on_page(train_h=2, train_d_model=32, lang="en")
     app.button(key="start").click().run()
     for seed in range(1, compute.trainings().max_waiting_of_user + 1):
         app.number_input(key="train_seed").set_value(seed).run()
@@ -192,8 +185,8 @@ def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_train, 
     assert compute.trainings().find(plan(h=2, d_model=32)) is None
 
 
-def test_another_file_is_refused_and_named(on_train):
-    app = on_train()
+def test_another_file_is_refused_and_named(on_page):
+    app = on_page()
     file = ("thing.safetensors", b"not a model", "application/octet-stream")
     app.file_uploader(key="opened").set_value(file).run()
     assert "thing" in app.error[0].value
@@ -201,8 +194,8 @@ def test_another_file_is_refused_and_named(on_train):
     assert "runs" not in app.session_state
 
 
-def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(on_train):
-    app = on_train(train_h=7, train_d_model=64)
+def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(on_page):
+    app = on_page(train_h=7, train_d_model=64)
     [error] = app.error
     assert error.value == literal(
         "d_model 64 cannot be split into 7 heads; 63 or 70 can. With d_model 64, 4 or 8 heads work."

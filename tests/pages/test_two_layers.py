@@ -1,7 +1,5 @@
 """The view Two layers of Steps: the path through two heads in words and pictures, for both sentences."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -11,11 +9,6 @@ from mha_core.scene.scene import Scene
 from pages.understand._steps import two_layers
 
 PAGE = "understand/steps.py?steps_view=layers"
-
-
-@pytest.fixture
-def on_layers(opened_on):
-    return partial(opened_on, PAGE)
 
 
 @pytest.fixture
@@ -42,8 +35,8 @@ def test_a_small_weight_is_not_written_as_0_00(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_layers, shown_by, rows):
-    app = on_layers()
+def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_page, shown_by, rows):
+    app = on_page()
     shown = trace(architecture="standard")
     answer = shown.answers[8][0][0]
     first, second = best_hops(shown, 8, shown.tokens.pieces.index(answer))
@@ -57,11 +50,11 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
         np.testing.assert_array_equal(shown_by(app, key)["product"], product)
 
 
-def test_heads_can_be_chosen_and_the_best_come_back(on_layers, shown_by, rows, choose, main_text, english):
-    app = on_layers()
+def test_heads_can_be_chosen_and_the_best_come_back(on_page, shown_by, rows, choose, main_text, english):
+    app = on_page()
     assert english("two_layers.intro", one=1, two=2) in main_text(app)
     assert english("two_layers.standard") in main_text(app)
-    assert english("two_layers.standard") not in main_text(on_layers(source="random", layers=2))
+    assert english("two_layers.standard") not in main_text(on_page(source="random", layers=2))
     best = rows(app)
     assert app.button(key="best_hops").disabled
     other = best["hop1"][0] % 4
@@ -78,9 +71,9 @@ def test_heads_can_be_chosen_and_the_best_come_back(on_layers, shown_by, rows, c
     assert dict(app.query_params) == {"steps_view": "layers"}
 
 
-def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, choose, shown_by):
+def test_the_second_hop_can_be_in_any_layer_after_the_first(on_page, rows, choose, shown_by):
     link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
-    app = on_layers(**link)
+    app = on_page(**link)
     assert rows(app)["layer"] == (2, 2)
     choose(app, layer=1)
     assert rows(app)["layer"] == (3, 2)
@@ -89,8 +82,8 @@ def test_the_second_hop_can_be_in_any_layer_after_the_first(on_layers, rows, cho
     np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[2].weights(second))
 
 
-def test_a_model_of_one_layer_gets_an_offer_of_another(on_layers, english, rows):
-    app = on_layers(source="random", layers=1)
+def test_a_model_of_one_layer_gets_an_offer_of_another(on_page, english, rows):
+    app = on_page(source="random", layers=1)
     assert [info.value for info in app.info] == [english("two_layers.one_layer")]
     app.button(key="take_mini").click().run()
     assert not app.info
@@ -102,9 +95,9 @@ def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_tex
 
 
 @pytest.mark.slow
-def test_a_long_text_shows_the_part_around_the_token(on_layers, heatmaps, strip, main_text):
+def test_a_long_text_shows_the_part_around_the_token(on_page, heatmaps, strip, main_text):
     text = " ".join(f"word{at}" for at in range(300))
-    app = on_layers(source="random", layers=2, text=text, token=5, twin="")
+    app = on_page(source="random", layers=2, text=text, token=5, twin="")
     drawn, shown = heatmaps(app, "hops-first"), mha.trace(text, source="random", layers=2, h=4, d_model=64)
     first, second = best_hops(shown, 4, 4)
     one, two = shown.layers[0].weights(first), shown.layers[1].weights(second)

@@ -13,7 +13,7 @@ from mha_core.traces.tokens import Sides
 from pages._kit import refusals, uploads
 from pages._kit.answers import in_words
 from pages._kit.text import isolated, literal
-from tests.pages.conftest import PAGES, go_to, refused_by_link
+from tests.pages.conftest import PAGES, go_to, infos, refused_by_link
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +61,6 @@ def open_file(opened, tmp_path):
         return app
 
     return open_
-
-
-def infos(app):
-    return [info.value for info in app.info]
 
 
 def test_every_page_shows_the_opened_file(open_file, eye, draws, shows, place, said, english):
