@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest, local_script_runner
 from streamlit.util import calc_hash
 
 import mha_core as mha
+from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import catalogue as models
 from pages._kit import choice, compute, model_source
 from pages._kit.text import catalogue
@@ -133,6 +134,11 @@ def refused_by_link(app: AppTest) -> list[str]:
 def sent(app: AppTest, key: str) -> dict:
     """The input of one of our components, as JSON."""
     return json.loads(app.get_by_key(key).proto.json)[0]
+
+
+def random_trace(**settings: object) -> mha.AttentionTrace:
+    """The trace of the page on random weights with these settings."""
+    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 def texts(app: AppTest) -> list[str]:

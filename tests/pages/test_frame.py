@@ -15,7 +15,7 @@ from mha_core.training import checkpoints
 from pages._kit import chooser, compute, model_source
 from pages._kit.state import CONTROLS
 from pages._kit.text import isolated, literal
-from tests.pages.conftest import FILES, OF_TRACE, refused_by_link
+from tests.pages.conftest import FILES, OF_TRACE, random_trace, refused_by_link
 
 WITHOUT_HEADS = ("learn/train.py", "learn/cases.py", "understand/cost.py")
 
@@ -42,15 +42,11 @@ def opened(opened_on_random):
     return opened_on_random
 
 
-def expected(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene(source="random").settings() | settings))
-
-
 def test_each_control_changes_what_is_computed(opened, shows):
     app = opened("advanced")
     for key, (kind, value) in CHANGES.items():
         getattr(app, kind)(key=key).set_value(value)
-    shows(app.run(), expected(**{key: value for key, (_, value) in CHANGES.items()}))
+    shows(app.run(), random_trace(**{key: value for key, (_, value) in CHANGES.items()}))
 
 
 def test_a_link_sets_every_control_and_shows_the_result(opened, shows, place, controls):
@@ -59,7 +55,7 @@ def test_a_link_sets_every_control_and_shows_the_result(opened, shows, place, co
     for _ in range(2):
         assert controls(app) == ALL | {"source": "random", "twin": ""}
         assert place(app) == (1, 4, 1)
-        shows(app, expected(**ALL), layer=1, head=4)
+        shows(app, random_trace(**ALL), layer=1, head=4)
         assert not refused_by_link(app)
         app.run()
 
@@ -127,7 +123,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
     assert not offers(app)
     assert app.number_input(key="d_model").value == 28
     assert app.text_area(key="text").value == "my own words"
-    shows(app, expected(text="my own words", d_model=28))
+    shows(app, random_trace(text="my own words", d_model=28))
 
 
 def test_a_value_beyond_the_largest_is_not_offered(opened, offers):

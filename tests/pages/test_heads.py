@@ -9,11 +9,11 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.export.payload import size
-from mha_core.scene.scene import Scene
 from pages._kit import head_view, matrices, overview, why
 from pages._kit.charts import file_name
 from pages._kit.matrices import HEAD_MATRICES, csv
 from pages._kit.text import literal
+from tests.pages.conftest import random_trace
 
 PAGE = "pages/see/heads.py"
 
@@ -23,16 +23,12 @@ def opened(opened_on_random):
     return opened_on_random
 
 
-def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene(source="random").settings() | settings))
-
-
 @pytest.mark.slow
 def test_for_two_sentences_the_layers_sent_fit_the_longer_one(opened, eye, monkeypatch):
     texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
     app = opened(**texts)
     assert [len(panel["layers"]) for panel in eye(app)[1]] == [2, 2]
-    room = sum(size(layer, values=True) for layer in trace(layers=2, text=texts["text"]).layers)
+    room = sum(size(layer, values=True) for layer in random_trace(layers=2, text=texts["text"]).layers)
     monkeypatch.setattr(head_view, "BUDGET", 2 * room)  # each has its half
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [2, 2]
     texts["twin"] += " to cross the street"
@@ -98,7 +94,7 @@ def test_each_layer_says_what_it_is_given_and_whether_it_has_collapsed(opened, e
     """In the view, which knows the layer that it shows; the server may not have heard of it."""
     first, *notes = eye(opened(layers=6, layer=4))[0]["notes"]
     assert first == ""
-    spreads = [patterns.collapse(layer) for layer in trace(layers=6).layers]
+    spreads = [patterns.collapse(layer) for layer in random_trace(layers=6).layers]
     assert None in spreads[1:]
     assert spreads[3] is not None
     for before, (note, spread) in enumerate(zip(notes, spreads[1:], strict=True), start=1):
@@ -117,7 +113,7 @@ def test_each_layer_says_what_it_is_given_and_whether_it_has_collapsed(opened, e
 )
 def test_the_browser_gets_the_six_matrices_of_every_head(opened, eye, draws, shows, link, layer, head):
     app = opened(**link)
-    recorded = trace(**{name: value for name, value in link.items() if name not in ("layer", "head")})
+    recorded = random_trace(**{name: value for name, value in link.items() if name not in ("layer", "head")})
     shows(app, recorded, layer=layer, head=head)
     header, [panel] = eye(app)
     draws(app, recorded)
@@ -133,7 +129,7 @@ def test_a_choice_in_the_pictures_holds_on_every_page(opened, move, place, shows
     app = move(app, layer=2, head=3, token="the")
     assert app.get_by_key("head_view_blob").proto.bytes == sent
     assert place(app) == (1, 2, 4)
-    shows(app, trace(layers=2), layer=1, head=2)
+    shows(app, random_trace(layers=2), layer=1, head=2)
     assert place(move(app, head=1)) == (1, 0, 4)
     app.switch_page("see/token.py").run()
     assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (1, 4)}, 4)
@@ -167,7 +163,7 @@ def test_every_matrix_of_a_head_can_be_read_as_a_table(opened):
     assert [option.split()[0] for option in app.selectbox(key="table").options[:3]] == ["Q₄", "K₂", "V₂"]
     for name in HEAD_MATRICES:
         app.selectbox(key="table").set_value(name).run()
-        expected = trace(mask="causal", n_kv_heads=2).frame(name, layer=0, head=3)
+        expected = random_trace(mask="causal", n_kv_heads=2).frame(name, layer=0, head=3)
         shown = app.dataframe[-1].value
         np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
         assert [*shown.index] == [*expected.index]

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS
 from mha_core.analysis.frames import MAX_ALL_PAIRS
-from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
-from tests.pages.conftest import RANDOM
+from tests.pages.conftest import RANDOM, random_trace
 
 PAGE = "pages/understand/steps.py"
 NAMES = [step.__name__ for step in STEPS]
@@ -19,10 +17,6 @@ NAMES = [step.__name__ for step in STEPS]
 def open_steps(opened_on):
     """`open_steps(h=8, …)`: the Steps page in its frame, on random weights, opened by a link."""
     return lambda **link: opened_on("understand/steps.py", **RANDOM | link)
-
-
-def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 def test_there_are_nine_steps_each_with_its_title_and_the_row_of_the_token_framed(
@@ -53,7 +47,7 @@ def test_there_are_nine_steps_each_with_its_title_and_the_row_of_the_token_frame
 def test_every_step_shows_formula_and_matrices(open_steps, heatmaps, component, english, link, layer, head):
     app = open_steps(**link)
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
-    expected = steps(trace(**settings), layer=layer, head=head)
+    expected = steps(random_trace(**settings), layer=layer, head=head)
     assert english("steps.intro", head=head + 1, layer=layer + 1) in [words.value for words in app.caption]
     shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
     assert {name for group in groups.values() for name in group["matrices"]} == set(shown)  # each sent once
@@ -109,7 +103,7 @@ def sentences(open_steps):
 
 def test_the_sentences_carry_the_numbers_of_the_sentence(sentences, english):
     said = sentences(mask="causal", head=2)
-    facts = {step.name: step.facts for step in steps(trace(mask="causal"), layer=0, head=1)}
+    facts = {step.name: step.facts for step in steps(random_trace(mask="causal"), layer=0, head=1)}
     scores, scale = facts["scores"], facts["scale"]
     expected = {
         "mask": {"hidden": 66, "cells": 144},
@@ -149,7 +143,7 @@ def test_steps_of_two_texts_explain_y_and_a_cell_chooses_tokens_of_both(on_trans
 def test_a_long_text_shows_the_part_around_the_token(open_steps, heatmaps, main_text):
     text = " ".join(f"word{at}" for at in range(300))
     app = open_steps(text=text, token=290, mask="causal")
-    part, layer = slice(300 - MAX_ALL_PAIRS, 300), trace(text=text, mask="causal").layers[0]
+    part, layer = slice(300 - MAX_ALL_PAIRS, 300), random_trace(text=text, mask="causal").layers[0]
     shown = {one["symbol"]: one for one in heatmaps(app, "steps").values()}
     for name, values in (("A₁", layer.weights(0)[part, part]), ("V₁", layer.v[0][part])):
         drawn = shown[name]

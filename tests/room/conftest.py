@@ -44,6 +44,14 @@ def rooms(url):
 
 
 @pytest.fixture
+def file(tmp_path):
+    """The rooms in a file, `rooms.sqlite3` in the folder of the test."""
+    rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
+    yield rooms
+    rooms.close()
+
+
+@pytest.fixture
 def key(rooms):
     """What opens a room in which nobody sits yet."""
     return rooms.open(LESSON)

@@ -173,13 +173,6 @@ def bytes_of(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("rooms.sqlite3*"))
 
 
-@pytest.fixture
-def file(tmp_path):
-    rooms = Rooms(f"sqlite:///{tmp_path / 'rooms.sqlite3'}")
-    yield rooms
-    rooms.close()
-
-
 @pytest.mark.parametrize("how", ["by the teacher", "in time"])
 def test_nothing_of_a_deleted_room_is_left_in_the_file(file, how, lesson, tmp_path, later):
     key = file.open(lesson)

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from mha_core.errors import MhaError
 from mha_core.lessons.lesson import Lesson, LessonError
 from mha_core.room import rooms as module
-from mha_core.room.rooms import GRACE, Pace, Rooms, Unavailable
+from mha_core.room.rooms import GRACE, Pace, Unavailable
 
 # What comes late: the acts of the teacher before the answer, the seconds after them, its vote, and the mark.
 LATE = [
@@ -61,47 +61,36 @@ def test_a_closed_door_lets_nobody_else_in(rooms, key, desk, sit):
     assert sit("Bob").number == 2
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "rooms.sqlite3"
-    opened = Rooms(f"sqlite:///{path}")
-    yield opened, path
-    opened.close()
-
-
 @pytest.mark.parametrize("replaced", [False, True])
 def test_no_answer_is_confirmed_into_a_file_that_a_restart_would_not_open(file, tmp_path, replaced):
-    rooms, path = file
-    key = rooms.open(Lesson.read(SMALL))
-    seat = rooms.enter(key.code, rooms.join(key.code))
+    key = file.open(Lesson.read(SMALL))
+    seat = file.enter(key.code, file.join(key.code))
     for part in tmp_path.glob("rooms.sqlite3*"):
         part.unlink()
     if replaced:
-        path.touch()
-    for act in (lambda: seat.keep(1, 1, "3", language="en"), seat.answers, rooms.check):
+        (tmp_path / "rooms.sqlite3").touch()
+    for act in (lambda: seat.keep(1, 1, "3", language="en"), seat.answers, file.check):
         with pytest.raises(Unavailable):
             act()
 
 
 def test_health_is_told_of_a_database_that_takes_no_rows_or_has_another_schema(file):
-    rooms, _ = file
-    rooms.check()
-    with rooms._engine.begin() as connection:
+    file.check()
+    with file._engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'of_2030'"))
     with pytest.raises(Unavailable, match="of_2030"):
-        rooms.check()
-    with rooms._engine.begin() as connection:
+        file.check()
+    with file._engine.begin() as connection:
         connection.execute(text("PRAGMA query_only=ON"))
     with pytest.raises(Unavailable):
-        rooms.check()
+        file.check()
 
 
 def test_readers_do_not_wait_for_writers(file):
-    rooms, _ = file
-    key = rooms.open(Lesson.read(SMALL))
-    writers = [rooms._engine.connect() for _ in range(15)]  # all that may write
+    key = file.open(Lesson.read(SMALL))
+    writers = [file._engine.connect() for _ in range(15)]  # all that may write
     try:
-        assert rooms.room(key.code).code == key.code
+        assert file.room(key.code).code == key.code
     finally:
         for one in writers:
             one.close()

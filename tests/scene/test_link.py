@@ -1,7 +1,6 @@
 """A link is a scene: it reads back the same, invalid values are named, and old links open."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
@@ -367,23 +366,17 @@ def test_a_scene_that_cannot_be_traced_is_refused_with_the_reason(link, said, re
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> dict[str, Path]:
-    """Tiny models in folders: one that writes on, and one that translates."""
-    made = {}
-    for family in ("gpt2", "t5"):
-        made[family] = tmp_path_factory.mktemp(family)
-        tiny.module(family).save_pretrained(made[family])
-        tiny.fast().save_pretrained(made[family])
-    return made
+def folder(tmp_path_factory):
+    return tiny.folders(tmp_path_factory)
 
 
 @pytest.mark.parametrize("kind", ["", "decoder", "cross", "x"])
-def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(folders, kind):
-    said = {"text": "the cat", "model": folders["t5"], "kind": kind, "target": "the dog"}
+def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(folder, kind):
+    said = {"text": "the cat", "model": folder("t5"), "kind": kind, "target": "the dog"}
     scene = Scene.of_link(urlencode({"source": "model", "edits": "off,layer=1", **said})).scene
     kind = kind if kind in ("decoder", "cross") else "encoder"
     edits = [mha.edits.Output(layer=0, kind=kind)]
-    whole = mha.trace("the cat", source=str(folders["t5"]), target="the dog", edits=edits)
+    whole = mha.trace("the cat", source=folder("t5"), target="the dog", edits=edits)
     trace, expected = scene.trace(), whole.part(kind)
     assert trace.sides == expected.sides
     for one, other in zip(trace.layers, expected.layers, strict=True):
@@ -391,9 +384,9 @@ def test_a_scene_of_a_model_has_its_kind_of_attention_with_the_changes_there(fol
     assert not trace.layers[0].output(0).any()
 
 
-def test_a_target_for_another_model_is_ignored(folders):
-    scene = Scene(source="model", model=str(folders["gpt2"]), text="the cat", target="the dog")
-    assert scene.trace().tokens == mha.trace("the cat", source=str(folders["gpt2"])).tokens
+def test_a_target_for_another_model_is_ignored(folder):
+    scene = Scene(source="model", model=folder("gpt2"), text="the cat", target="the dog")
+    assert scene.trace().tokens == mha.trace("the cat", source=folder("gpt2")).tokens
 
 
 def test_the_view_of_a_scene_looks_where_the_scene_does(refused):
