@@ -360,6 +360,18 @@ def no_other_model(monkeypatch):
     model_source.models_in.clear()
 
 
+@pytest.fixture
+def on_folder(opened_on, no_other_model, monkeypatch):
+    """`on_folder(path, "see/heads.py", head=2)`: a page on the model of that folder, opened by a link."""
+
+    def open_(path: str, page: str, **link: object) -> AppTest:
+        monkeypatch.setenv(model_source.FOLDERS, path)
+        model_source.models_in.clear()
+        return opened_on(page, source="model", model=path, **link)
+
+    return open_
+
+
 def _with(app: AppTest, message: WidgetState) -> AppTest:
     """The app after a message of a component, in Streamlit's wire format, since AppTest cannot send one."""
     widgets = app._tree.get_widget_states()

@@ -11,7 +11,6 @@ import transformers
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import model as huggingface
-from pages._kit import model_source
 from tests.parity import tiny as parity
 from tests.sources.tiny import fast
 
@@ -52,14 +51,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def on(opened_on, folder, no_other_model, monkeypatch):
+def on(on_folder, folder):
     """`on("mamba")`: the page about a model, opened on that model."""
-
-    def open_(name: str, page: str = PAGE, **link: object):
-        monkeypatch.setenv(model_source.FOLDERS, folder(name))
-        return opened_on(page, source="model", model=folder(name), **link)
-
-    return open_
+    return lambda name, page=PAGE, **link: on_folder(folder(name), page, **link)
 
 
 def traced(folder, name: str):

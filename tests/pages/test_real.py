@@ -43,14 +43,9 @@ def given(folder, monkeypatch):
 
 
 @pytest.fixture
-def on_model(opened_on, folder, given):
+def on_model(on_folder, folder):
     """`on_model("bert", head=2)`: the page Heads, or another, on a tiny model, opened by a link."""
-
-    def open_(family: str, page: str = "see/heads.py", **link):
-        given(family)
-        return opened_on(page, source="model", model=folder(family), **link)
-
-    return open_
+    return lambda family, page="see/heads.py", **link: on_folder(folder(family), page, **link)
 
 
 def trace_of_family(family, folder, text=Scene.text):

@@ -1,7 +1,6 @@
 """Heads that share keys and values on the pages: framed, bracketed, drawn; and latent vectors."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -14,18 +13,13 @@ from pages._kit import model_source
 from tests.pages.conftest import figure, sent
 from tests.sources import tiny
 
+PAGE = "models/real.py"
+
 
 @pytest.fixture
-def on_model(opened_on, folder, no_other_model, monkeypatch):
-    """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
-
-    def open_(family: str, **link):
-        path = family if os.sep in family else folder(family)
-        monkeypatch.setenv(model_source.FOLDERS, path)
-        model_source.models_in.clear()
-        return opened_on("models/real.py", source="model", model=path, twin="", **link)
-
-    return open_
+def on_model(on_folder, folder):
+    """`on_model("bert", head=2)`: the page about a tiny model, opened by a link."""
+    return lambda family, **link: on_folder(folder(family), PAGE, twin="", **link)
 
 
 def lines(app) -> list[float]:
@@ -90,10 +84,10 @@ def test_a_click_on_a_latent_vector_chooses_its_token(on_model, click, strip):
 
 
 @pytest.mark.parametrize(("kv", "marked"), [(2, 1), (6, 0)])
-def test_the_kind_of_this_layer_is_ticked(on_model, tmp_path, english, kv, marked):
+def test_the_kind_of_this_layer_is_ticked(on_folder, tmp_path, english, kv, marked):
     tiny.module("llama", num_key_value_heads=kv).save_pretrained(tmp_path)
     tiny.fast("sentence_piece").save_pretrained(tmp_path)
-    app = on_model(str(tmp_path))
+    app = on_folder(str(tmp_path), PAGE, twin="")
     here, numbers = english("real.cache_here"), english("real.cache_numbers")
     [table] = [frame.value for frame in app.table if here in frame.value]
     assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
