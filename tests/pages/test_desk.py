@@ -6,7 +6,11 @@ import json
 import math
 
 import pytest
+import streamlit
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mha_core import MhaError
 from mha_core.lessons.lesson import Lesson
 from mha_core.lessons.question import written_row
 from tests.lessons.student import FIELDS, MORE_FIELDS
@@ -16,7 +20,7 @@ pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
 from mha_core.room.rooms import RoomKey, Unavailable
 from pages._server import rooms as of_server
-from pages.learn._lessons import library, opening
+from pages.learn._lessons import acts, desk, desk_spread, library, opening, seat
 from pages.learn._lessons import signs as signs_of_answers
 
 PAGE = "learn/lessons.py"
@@ -240,3 +244,111 @@ def test_receipts_time_and_deletion_are_the_teachers(rooms, room, desk_of):
     app = app.get_by_key("desk_delete").click().run()
     assert rooms.counts() == {"rooms": 0, "students": 0, "answers": 0}
     assert f"Room {room.code} is deleted" in app.info[0].value
+
+
+# Answers and acts that no page of ours sends
+
+
+# Of another version or of another question, and answers that nothing can be drawn from.
+ODD = [
+    *("cut,from=500,to=1", "cut,from=9,to=500", "cut,from=3-5,to=1", "cut,from=9", "cut,to=3"),
+    *("cut,layer=1,from=9,to=3", "cut,from=9,to=3;cut,from=9,to=5", "swap,from=3,to=7", "even,from=3"),
+    *("off,layer=9,head=1", "off,layer=1,head=99", "off,layer=1", "off,head=1", "mask,mask=causal"),
+    *("00003", "٣", " 3 ", "1_0", "1e400", "nan", "-inf", "0", "-1", "0.5", "1", "9" * 600),
+    *("3,3,3", "3:100,3:0", "999:100", "3:1e2", "1,1", "4,1", ",", ":", "", " ", "\0"),
+]
+
+
+@pytest.mark.parametrize("kind", SCREENS)
+def test_every_odd_answer_that_is_kept_leaves_the_desk_and_its_files_whole(
+    rooms, room, desk_of, component, act, kind
+):
+    for answer in ODD:
+        one = rooms.enter(room.code, rooms.join(room.code))
+        one.keep(NUMBERS[kind], 1, answer, language="en")
+    opened = rooms.desk(*room)
+    opened.reveal(NUMBERS[kind])
+    app = act(desk_of(room), do="screen", number=NUMBERS[kind])
+    told = component(app, "desk")
+    assert told["number"] == NUMBERS[kind]
+    [spread] = told["spreads"]
+    [vote] = spread["votes"]
+    lost = int(vote["lost"].rpartition(" ")[2]) if vote["lost"] else 0
+    assert vote["count"] + lost == len(ODD)
+    for button in ("desk_csv", "desk_json"):
+        assert app.get_by_key(button)
+
+
+def test_what_cannot_be_drawn_or_read_is_said_and_ends_nothing(room, desk_of, component, monkeypatch):
+    """A refusal was taken for a deletion, and the desk ran again for ever."""
+
+    def failing(error):
+        def fail(*_):
+            raise error
+
+        return fail
+
+    app = desk_of(room)
+    monkeypatch.setattr(desk_spread, "spreads", failing(IndexError("no such word")))
+    told = component(app.run(), "desk")
+    assert told["place"]
+    assert "error" in told["spreads"][0]["refusal"]
+    monkeypatch.setattr(desk, "_data", failing(MhaError("The lesson cannot be read.")))
+    assert component(app.run(), "desk")["problem"] == "The lesson cannot be read."
+
+
+ANSWER = {"do": "lock", "screen": 1, "vote": 1, "answer": "3"}
+BROKEN = [
+    *(None, [], {}, "x", 7, {"do": None}, {"do": []}, {"do": "lock"}, {"do": "enter"}),
+    *(
+        ANSWER | wrong
+        for wrong in ({"screen": "1"}, {"screen": 10**40}, {"vote": True}, {"answer": {"a": 1}})
+    ),
+    *({"do": "screen", "number": "x"}, {"do": "screen", "number": -5}, {"do": "helped", "number": 10**30}),
+    *({"do": "help", "needs_help": "yes"}, {"do": "join", "name": 7}),
+]
+
+
+@pytest.mark.parametrize("where", ["desk", "seat"])
+def test_a_broken_act_is_ignored(rooms, room, opened_on, desk_of, click, where):
+    app, key = desk_of(room), "desk"
+    if where == "seat":
+        app, key = opened_on(PAGE, room=rooms.invitation(room.code)), "room"
+        app = click(app, key, {"do": "join", "name": "Ada", "asked": ""}, event="acted")
+    before = rooms.desk(*room).answers(), rooms.room(room.code)
+    for sent in BROKEN:
+        app = click(app, key, sent, event="acted")
+        assert (rooms.desk(*room).answers(), rooms.room(room.code)) == before, sent
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+)
+names = st.sampled_from(
+    sorted({"do", *(name for every in (seat.ACTS, desk.ACTS) for one in every.values() for name in one)})
+)
+dos = st.sampled_from([*seat.ACTS, *desk.ACTS]) | values
+
+
+@settings(max_examples=150)
+@given(st.dictionaries(names, values, max_size=4), dos)
+def test_an_act_that_is_read_has_exactly_its_fields_and_their_types(sent, what):
+    class Sent:
+        acted = sent | {"do": what}
+
+    for every in (seat.ACTS, desk.ACTS):
+        acts.begin()
+        streamlit.session_state["k"] = Sent()
+        found = acts.read("k", every)
+        if found is not None:
+            assert set(found) == {"do", *every[found["do"]]}
+            assert all(type(found[name]) is kind for name, kind in every[found["do"]].items())
+
+
+def test_one_message_carries_few_acts():
+    streamlit.session_state["k"] = type("Sent", (), {"acted": {"do": "free"}})()
+    acts.begin()
+    done = [acts.read("k", desk.ACTS) for _ in range(2_000)]
+    assert sum(one is not None for one in done) == acts.MAX_ACTS

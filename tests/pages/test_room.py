@@ -300,3 +300,23 @@ def test_a_lesson_that_nobody_else_has_cannot_be_gone_on_with_alone(rooms, opene
     assert library.version(own) != library.version(HEADS)
     app = opened_on(PAGE, room=rooms.invitation(rooms.open(own).code))
     assert component(act(app, do="join", asked="", name=""), "room")["along"]["lesson"] == ""
+
+
+def test_guessed_codes_count_with_whatever_act_they_come(opened_on, act, desk):
+    app = opened_on(PAGE, room=desk.code)  # typed, and right
+    for _ in range(server_rooms.WRONG_CODES.most.visitor):
+        app.query_params["room"] = "K7QM2X"
+        app = app.run()
+    app.query_params["room"] = desk.code
+    act(app, do="join", asked="", name="Eve")
+    assert desk.students() == []
+
+
+def test_one_visitor_takes_few_places_and_others_go_on(opened_on, act, desk, invitation, seated):
+    app, most = opened_on(PAGE, room=invitation), server_rooms.PLACES.most.visitor
+    for at in range(most + 3):
+        app = act(app, do="join", name=f"Eve {at}", asked=str(at))
+        app = act(app, do="leave")
+    assert len(desk.students()) == most
+    seated("Ada")
+    assert len(desk.students()) == most + 1
