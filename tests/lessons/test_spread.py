@@ -5,19 +5,9 @@ import json
 import numpy as np
 import pytest
 
-import mha_core as mha
-from mha_core.lessons.item import Item
 from mha_core.lessons.question import Cell, Choose, Draw, Estimate, Find, Flip, Order, Point, Why
 from mha_core.lessons.spread import spread
-from tests.lessons.items import tracer
-
-TIRED = "The animal didn't cross the street because it was too tired."
-WIDE = TIRED.replace("tired", "wide")
-IT = f"text={TIRED}&layer=2&head=1&token=it&key_token=animal&heads=1,4"  # 13 words; it is 9, animal 3
-
-
-def item(question) -> Item:
-    return Item(question, mha.Scene.of_link(IT).scene, tracer)
+from tests.lessons.test_question import IT, TIRED, WIDE, item
 
 
 def none_but(length: int, **counts: int) -> list[int]:
@@ -51,7 +41,7 @@ SPREADS = [
 
 @pytest.mark.parametrize(("question", "answers", "counted", "truth"), SPREADS, ids=lambda one: str(one)[:20])
 def test_answers_are_counted_and_the_truth_comes_with_the_reveal(question, answers, counted, truth):
-    asked = item(question)
+    asked = item(question, f"{IT}&heads=1,4")
     assert spread(asked, answers, None) == counted
     assert json.loads(json.dumps(spread(asked, answers, None)))
     revealed = spread(asked, answers, asked.is_right)

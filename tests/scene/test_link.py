@@ -13,7 +13,7 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.focus.fields import CHARACTERS
 from mha_core.focus.focus import CHOICES, Focus
 from mha_core.scene.changes import write
-from mha_core.scene.link import APP_ONLY, COMPARED, NUMBERS, SETTINGS
+from mha_core.scene.link import APP_ONLY, COMPARED, NUMBERS, SETTINGS, Other
 from mha_core.scene.page import PAGES, Page, parts
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values, view
 from mha_core.training import checkpoints
@@ -396,3 +396,28 @@ def test_the_view_of_a_scene_looks_where_the_scene_does(refused):
     assert [header[name] for name in ("layer", "head", "token", "on")] == [0, 2, 2, [1, 2]]
     header = view(scene.trace(), replace(scene, focus=Focus(head=99, token=""))).header
     assert [header[name] for name in ("layer", "head", "token", "on")] == [1, 3, None, None]
+
+
+# The other side of Compare, among what is offered
+
+
+OFFERED = {"untrained": [""], "head": ["2", "3"], "twin": [""], "model": ["a/b:c"]}
+
+
+@pytest.mark.parametrize(
+    ("link", "offered", "taken", "wrong"),
+    [
+        *(
+            (one.link(), OFFERED, one, False)
+            for one in (Other("untrained"), Other("head", "3"), Other("twin"))
+        ),
+        (Other("model", "a/b:c").link(), OFFERED, Other("model", "a/b:c"), False),
+        ("", OFFERED, Other("untrained"), False),
+        ("head", OFFERED, Other("head", "2"), False),
+        ("head:9", OFFERED, Other("head", "2"), True),
+        ("nonsense", OFFERED, Other("untrained"), True),
+        ("", {"twin": [""]}, None, False),  # the second sentence is never the first offer
+    ],
+)
+def test_an_other_side_reads_back_from_its_link_or_becomes_the_first_offer(link, offered, taken, wrong):
+    assert Other.of_link(link, offered) == (taken, wrong)
