@@ -22,18 +22,14 @@ def visited(opened, opened_on):
     return visit
 
 
-def test_every_cache_has_room_for_a_few_visitors_within_the_servers_memory(visited):
+def test_a_page_is_the_same_with_caches_of_one_result_and_each_cache_has_room_for_a_few(visited, monkeypatch):
     for cache in compute.caches.values():
         cache.clear()
-    visited(2)
+    first, other = visited(2), visited(4)
     used = {name: cache for name, cache in compute.caches.items() if len(cache)}
     assert set(used) == set(compute.caches) - {"large traces", "mixers"}
-    for cache in used.values():
+    for cache in used.values():  # within the server's memory
         assert 100 < cache.bytes < cache.max_bytes <= MOST
-
-
-def test_a_page_is_the_same_with_caches_of_one_result(visited, monkeypatch):
-    first, other = visited(2), visited(4)
     for cache in compute.caches.values():
         cache.clear()
         monkeypatch.setattr(cache, "max_bytes", 1)

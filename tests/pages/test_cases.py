@@ -25,7 +25,7 @@ from mha_core.sources import mini
 from pages._kit.cases import cases
 from pages._kit.text import number, t
 from pages.learn._cases.pictures import picture
-from tests.pages.conftest import FILES, refused_by_link
+from tests.pages.conftest import FILES, refused_by_link, texts
 
 CASES = {case.name: case for case in cases()}
 SVG = "{http://www.w3.org/2000/svg}"
@@ -67,10 +67,6 @@ class OpenedCase:
         [style] = [h.body for h in self.app.get("html") if "st-key-step-" in h.body]
         [shown] = [step.__name__ for step in STEPS if f"st-key-step-{step.__name__} " in style]
         return shown
-
-    @property
-    def texts(self) -> str:
-        return "\n".join(element.value for element in (*self.app.main.markdown, *self.app.main.caption))
 
     def opens_at(self, section: str) -> bool:
         return self.section == section and section in [heading.proto.anchor for heading in self.app.header]
@@ -132,7 +128,7 @@ def mixture(opened: OpenedCase) -> None:
     row = opened.row(trace)
     assert row.index[token] == "booked"
     assert (row.idxmax(), row.max() > 0.5) == ("room", True)
-    sentence = re.sub("[\u2060\\\\*]", "", opened.texts).replace("\xa0", " ")
+    sentence = re.sub("[\u2060\\\\*]", "", " ".join(texts(opened.app))).replace("\xa0", " ")
     assert f"booked = {number(row.max())} · room + " in sentence
 
 
@@ -208,7 +204,7 @@ def stacking(opened: OpenedCase) -> None:
     assert layer == 1
     assert "stacked" in project.notes
     assert project.facts["gap"] <= 1e-6
-    assert t("steps.project.stacked", previous=1, gap="0") in opened.texts
+    assert t("steps.project.stacked", previous=1, gap="0") in " ".join(texts(opened.app))
 
 
 def learned(opened: OpenedCase) -> None:
@@ -251,7 +247,7 @@ def words(opened: OpenedCase) -> None:
         cosines = agreement(vectors, pairs).to_numpy()
         above = cosines[np.triu_indices(len(pairs), 1)]
         assert verdict(above, limit) == says[relation]
-        assert t(f"words.relation_{relation}") in opened.texts
+        assert t(f"words.relation_{relation}") in " ".join(texts(opened.app))
         words = re.sub(r"\*", "", opened.notice)
         assert [pair for pair in pairs if f"{pair[0]} to {pair[1]}" not in words] == []
 

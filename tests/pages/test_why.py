@@ -57,9 +57,7 @@ def test_scores_that_cannot_be_split_are_reported(open_fold, english):
     assert english("why.hidden") in captions(app)
     trace = mha.trace(**Scene(source="random", h=2, d_model=8, position="alibi", mask="causal").settings())
     bias = mha.attribution(trace, layer=0, head=0, query=1, key=3).bias
-    assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in " ".join(
-        caption.value for caption in app.main.caption
-    )
+    assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in captions(app)
 
 
 def test_many_writers_are_drawn_as_the_largest_and_the_rest(open_fold, heatmaps, english):
