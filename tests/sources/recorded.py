@@ -14,12 +14,7 @@ from tests.parity import flow
 TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]
 SOURCE = ["die", "Katze", "sah", "sie", "nie"]
 H, D_K, D, L, LONG, VOCABULARY = 3, 4, 12, 7, 64, 29
-BATCHES = (
-    (1, 0),
-    (2, 1),
-    (H, 2),
-    (L, 5),
-)  # texts and the one that is recorded; also as many as heads, tokens
+BATCHES = ((1, 0), (2, 1), (H, 2), (L, 5))  # texts and the recorded one; also as many as heads, tokens
 
 
 def recorded(model, *inputs, tokens=TOKENS, of=None, **options) -> mha.AttentionTrace:
@@ -74,6 +69,30 @@ def assert_flowed(trace, model, *inputs) -> None:
     assert not left
 
 
+def heads_of(x):
+    return x.unflatten(-1, (-1, D_K)).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Attention of queries to keys, fused or by hand."""
+
+    def __init__(self, fused=True):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(D, D) for _ in range(4))
+        self.fused = fused
+
+    def forward(self, x, keys=None, sees=None):
+        q, (k, v) = self.q(x), (layer(x if keys is None else keys) for layer in (self.k, self.v))
+        q, k, v = map(heads_of, (q, k, v))
+        if self.fused:
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=sees)
+        else:
+            scores = q @ k.mT / math.sqrt(D_K)
+            scores = scores if sees is None else scores.masked_fill(~sees, -1e9)
+            heads = torch.softmax(scores, dim=-1) @ v
+        return self.o(heads.transpose(1, 2).flatten(2))
+
+
 class SelfAttention(nn.Module):
     """Attention in the manner of nanoGPT: one matrix for q, k and v, causal, with an optional cache."""
 
@@ -85,9 +104,8 @@ class SelfAttention(nn.Module):
 
     def forward(self, x, cache=None):
         B, T, C = x.size()
-        made = (
-            self.c_attn(x) if self.fused else self.c_attn(x.flatten(0, 1)).view(B, T, -1)
-        )  # all rows at once
+        rows = x if self.fused else x.flatten(0, 1)  # of all texts at once
+        made = self.c_attn(rows).view(B, T, -1)
         q, k, v = (part.view(B, T, H, D_K).transpose(1, 2) for part in made.split(C, dim=2))
         if cache is not None:
             if self in cache:

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 import mha_core as mha
 from tests.capture.own_code.test_token_mixing import Function
-from tests.sources.recorded import GPT, TOKENS, VOCABULARY, D, H, L, SelfAttention
+from tests.sources.recorded import GPT, TOKENS, VOCABULARY, Attention, D, H, L, SelfAttention
 
 PADDED = (torch.arange(L) < 5).float()[:, None]
 PIXELS = [f"px{at}" for at in range(16)]
@@ -16,25 +16,6 @@ PIXELS = [f"px{at}" for at in range(16)]
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
-
-
-class Attention(nn.Module):
-    """Attention of queries to keys, fused or by hand; another way to make them may be given."""
-
-    def __init__(self, fused=True, width=D):
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
-        self.fused = fused
-
-    def forward(self, x, keys=None, sees=None):
-        keys = x if keys is None else keys
-        given = zip((self.q, self.k, self.v), (x, keys, keys), strict=True)
-        q, k, v = (layer(part).unflatten(-1, (H, -1)).transpose(1, 2) for layer, part in given)
-        if self.fused:
-            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=sees)
-        else:
-            heads = torch.softmax(q @ k.mT, -1) @ v
-        return heads.transpose(1, 2).flatten(2)
 
 
 class Model(nn.Module):

@@ -6,17 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
-from tests.sources.recorded import TOKENS, D, L, recorded
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.qkv = nn.Linear(D, 3 * D)
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(-1, (3, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
-        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+from tests.sources.recorded import TOKENS, Attention, D, L, heads_of, recorded
 
 
 class Residual(nn.Module):
@@ -172,18 +162,17 @@ class Shifted(Residual):
         return super().forward(x).roll(1, dims=1)
 
 
-class Beside(Attention):
+class Beside(nn.Module):
     """Attention that changes its queries, keys, values or output by a function over tokens."""
 
     def __init__(self, where, function, fused):
         super().__init__()
-        self.where, self.function, self.fused = where, function, fused
+        self.where, self.function, self.fused, self.qkv = where, function, fused, nn.Linear(D, 3 * D)
 
-    def forward(self, x, memory=None):
+    def forward(self, x):
         parts = dict(zip("qkv", self.qkv(x).chunk(3, dim=-1), strict=True))
         parts |= {name: self.function(parts[name]) for name in self.where if name in parts}
-        q, k, v = (part.unflatten(-1, (3, 4)).transpose(1, 2) for part in parts.values())
-        k, v = (k, v) if memory is None else (memory, memory)
+        q, k, v = map(heads_of, parts.values())
         if self.fused:
             heads = F.scaled_dot_product_attention(q, k, v)
         else:
