@@ -1,4 +1,4 @@
-"""Finding the axis of texts: by size, by memory layout or by torch's documentation, else refused."""
+"""Finding the axis of texts: by size, by memory layout or by torch's documentation."""
 
 import pytest
 import torch
@@ -31,26 +31,6 @@ from mha_core.capture.axes import inner_axes, text_axis
 )
 def test_the_axis_of_texts_is_found(lead, batch, inside, documented, axis):
     assert text_axis(lead, batch, inside, documented=documented) == axis
-
-
-@pytest.mark.parametrize(
-    ("lead", "batch", "inside", "documented"),
-    [
-        ((3,), None, (), False),
-        ((6,), 2, (), False),
-        ((4, 1), None, (), False),
-        ((4, 3), None, (), False),
-        ((3, 3), 3, (), False),
-        ((4, 3), 2, (), False),
-        ((6, 1), 2, (), True),
-        ((2, 3), None, (0, 1), False),
-    ],
-)
-def test_an_ambiguous_axis_is_refused(lead, batch, inside, documented, refused):
-    message = str(refused(text_axis, lead, batch, inside, documented=documented))
-    assert " × ".join(map(str, lead)) in message
-    assert ("give batch=" in message) == (batch is None)
-    assert "record one text at a time, with batch=1" in message
 
 
 def test_of_one_text_heads_and_parts_cannot_be_distinguished(refused):

@@ -24,9 +24,7 @@ def equal_tensors(ours, theirs) -> bool:
     return set(ours.tensors) == names and all(torch.equal(ours.tensors[n], theirs.tensors[n]) for n in names)
 
 
-@pytest.mark.parametrize(
-    "of", ["input_layernorm", "self_attn.k_proj", "self_attn.q_proj", "self_attn.v_proj"]
-)
+@pytest.mark.parametrize("of", ["input_layernorm", "self_attn.k_proj"])
 def test_a_reused_buffer_is_copied_before_it_is_overwritten(of):
     """As a cache of keys, or a residual stream that is kept: the same memory for all layers."""
     plain = layers(huggingface.adopt(module("llama")))
@@ -105,7 +103,7 @@ def test_modules_that_changed_places_are_not_mismistaken_for_each_other():
     assert after[1].projections.w_q is not None
 
 
-@pytest.mark.parametrize("family", ["llama", "glm", "gpt_oss", "qwen3"])
+@pytest.mark.parametrize("family", ["glm", "qwen3"])
 def test_of_one_token_alone_the_rotation_is_that_of_longer_texts(family):
     """The first token is turned by nothing, so that the numbers would fit any code, or none."""
     model = huggingface.adopt(module(family))

@@ -63,9 +63,7 @@ def order() -> list[int]:
 
 
 def test_a_code_of_complex_numbers_is_understood():
-    module = every.model("deepseek_v2").eval()
-    every.enliven(module)
-    for layer in layers(module):
+    for layer in layers(every.model("deepseek_v2")):
         assert layer.about.rotary.form == "pairs"
         code = RotaryCode("pairs", layer.tensors["cos"], layer.tensors["sin"], layer.about.rotary.start)
         torch.testing.assert_close(

@@ -15,36 +15,31 @@ from tests.parity import tiny
 
 GATES = {
     "qwen3_next": OutputGate("sigmoid", "number"),
-    "afmoe": OutputGate("sigmoid", "number"),
     "axk2": OutputGate("sigmoid", "number"),
     "beam": OutputGate("sigmoid", "number"),  # with a bias for each head
     "bailing_hybrid": OutputGate("sigmoid", "head"),
-    "hrm_text": OutputGate("sigmoid", "number"),
-    "hy_v4": OutputGate("sigmoid", "number"),
     "laguna": OutputGate("softplus", "head"),
-    **dict.fromkeys(("gpt_neox", "llama", "opt")),
+    **dict.fromkeys(("gpt_neox", "opt")),
 }
 TEXT = list(range(5, 24))
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's models
 
 
-def traced(family: str, dtype: torch.dtype = torch.float32):
+def traced(family: str):
     """A trace, and the output of each attention's W^O, by the name of the attention."""
-    model, outputs = huggingface.adopt(tiny.model(family).to(dtype)), {}
+    model, outputs = huggingface.adopt(tiny.model(family)), {}
     for name, part in model.module.named_modules():
         of, _, last = name.rpartition(".")
         if last in ("o_proj", "dense", "out_proj"):
-            part.register_forward_hook(lambda _, __, output, of=of: outputs.update({of: output[0].float()}))
+            part.register_forward_hook(lambda _, __, output, of=of: outputs.update({of: output[0]}))
     return huggingface.follow(model, TEXT), outputs
 
 
 @pytest.mark.parametrize("family", GATES)
 def test_gated_heads_through_w_o_sum_to_what_the_layer_returned(family):
     trace, outputs = traced(family)
-    for layer in {
-        layer.name: layer for layer in trace.layers
-    }.values():  # some run the same one several times
+    for layer in trace.layers:
         assert layer.about.gate == GATES[family]
         gate = 1.0
         if layer.about.gate is not None:
@@ -99,13 +94,11 @@ def low_rank(n: int, dtype: torch.dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "dtype"), [(11, torch.float32), (41, torch.float32), (41, torch.bfloat16), (11, torch.float16)]
-)
+@pytest.mark.parametrize(("n", "dtype"), [(41, torch.float32), (11, torch.bfloat16)])
 def test_heads_that_are_rotated_back_through_a_w_o_of_low_rank(n, dtype):
     trace, output, _ = low_rank(n, dtype)
     [layer] = trace.layers
-    limit = {torch.float32: 1e-5, torch.bfloat16: 0.02, torch.float16: 0.003}[dtype]
+    limit = 1e-5 if dtype == torch.float32 else 0.02
     np.testing.assert_allclose(layer.contribution().sum(0), output, atol=limit)
     np.testing.assert_allclose(layer.result(), output, atol=limit)
     assert layer.about.output_rotary == Rotary("half", 2, start=layer.d_v - 2)

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 import torch
 from torch import nn
+from transformers.models.dbrx.configuration_dbrx import DbrxAttentionConfig
 
 import mha_core as mha
 from mha_core.capture import projections
@@ -21,7 +22,7 @@ CHANGED = {
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "llama4_text": {"no_rope_layers": [1, 1]},
     "olmo": {"clip_qkv": 1.3},
-    "dbrx": {"attn_config": {"kv_n_heads": 3, "clip_qkv": 1.3, "rope_theta": 10000.0}},
+    "dbrx": {"attn_config": DbrxAttentionConfig(kv_n_heads=3, clip_qkv=1.3, rope_theta=10000.0)},
 }
 HEAD_NORM, ALL_NORM, LAYER_NORM = Norm("RMSNorm", "head"), Norm("RMSNorm", "all"), Norm("LayerNorm", "head")
 
@@ -32,47 +33,25 @@ def turn(width: int = 8) -> Rotary:
 
 ADJUSTED = {
     "qwen3": Adjustments(*((HEAD_NORM, turn()),) * 2),
-    "gemma3_text": Adjustments(*((HEAD_NORM, turn()),) * 2),
     "gemma3n_text": Adjustments(*((HEAD_NORM, turn()),) * 2, v=(HEAD_NORM,)),
     "olmo2": Adjustments(*((ALL_NORM, turn()),) * 2),
     "hunyuan_v1_dense": Adjustments(*((turn(), HEAD_NORM),) * 2),
     "llama4_text": Adjustments(*((Rotary("pairs", 8), HEAD_NORM),) * 2),
-    "nanochat": Adjustments(*((turn(), HEAD_NORM),) * 2),
     "qwen3_next": Adjustments(*((HEAD_NORM, turn(2)),) * 2),
     "persimmon": Adjustments(*((LAYER_NORM, turn(4)),) * 2),
     "opt": Adjustments(q=(Factor(8**-0.5),)),
 }
 CLIPPED = ("olmo", "dbrx")
-WRITERS = ("t5", "bart")
-PLAIN = (
-    "bert",
-    "bloom",
-    "falcon",
-    "gpt2",
-    "gpt_neo",
-    "gpt_neox",
-    "gpt_oss",
-    "mpt",
-    "openai-gpt",
-    "phi3",
-    "xlm",
-)
+PLAIN = ("bert", "bloom", "gpt2", "gpt_neox", "phi3")  # by several matrices, or packed in several ways
 IDS = torch.arange(3, 16)[None]
 
 
-def made(family: str, **changed) -> torch.nn.Module:
-    config = tiny.config(family)
-    for name, value in (CHANGED.get(family, {}) | changed).items():
-        setattr(config, name, type(config.attn_config)(**value) if isinstance(value, dict) else value)
-    torch.manual_seed(11)
-    kind = tiny.KINDS[tiny.families()[family]][1]
-    model = kind.from_config(config, attn_implementation="eager").eval()
-    tiny.enliven(model)
-    return model
+def made(family: str) -> torch.nn.Module:
+    return tiny.model(family, **CHANGED.get(family, {}))
 
 
 def inputs(family: str) -> dict[str, torch.Tensor]:
-    return {"input_ids": IDS} | ({"decoder_input_ids": IDS[:, :7] + 1} if family in WRITERS else {})
+    return {"input_ids": IDS} | ({"decoder_input_ids": IDS[:, :7] + 1} if family == "bart" else {})
 
 
 @cache
@@ -120,7 +99,7 @@ def first(layer: mha.LayerTrace, name: str) -> torch.Tensor:
     return layer.tensors.get(f"{name}_linear", raw)
 
 
-@pytest.mark.parametrize("family", [*ADJUSTED, *CLIPPED, *WRITERS, *PLAIN])
+@pytest.mark.parametrize("family", [*ADJUSTED, *CLIPPED, "bart", *PLAIN])
 def test_all_matrices_are_known_and_make_what_is_called_their_product(family):
     """The steps between such a product and q, k or v are named in order."""
     for layer in layers(family):
@@ -135,27 +114,22 @@ def test_all_matrices_are_known_and_make_what_is_called_their_product(family):
             assert plain == bool(torch.allclose(other, asked, atol=1e-3))
 
 
-@pytest.mark.parametrize("family", ["qwen3", "gemma3_text", "gemma3n_text", "olmo2", "hunyuan_v1_dense"])
-def test_a_norm_makes_of_one_the_other_as_the_models_own_module_does(family):
+@pytest.mark.parametrize(
+    ("family", "norms", "before"),
+    [
+        ("qwen3", ("q_norm", "k_norm"), "linear"),
+        ("hunyuan_v1_dense", ("query_layernorm", "key_layernorm"), "turned"),
+    ],
+)
+def test_a_norm_makes_of_one_the_other_as_the_models_own_module_does(family, norms, before):
     seen = own(family)
     for layer in layers(family):
-        for name in "qkv" if family == "gemma3n_text" else "qk":
-            count = layer.n_heads if name == "q" else layer.n_kv_heads
-            norm = (
-                {"q": "query_layernorm", "k": "key_layernorm"}[name]
-                if family == "hunyuan_v1_dense"
-                else f"{name}_norm"
-            )
+        for name, norm in zip("qk", norms, strict=True):
             given, out = seen[f"{layer.name}.{norm}"]
-            before, after = (
-                (layer.tensors[f"{name}_turned"], layer.tensors[name])
-                if family == "hunyuan_v1_dense"
-                else (layer.tensors[f"{name}_linear"], layer.tensors.get(f"{name}_raw", layer.tensors[name]))
-            )
-            for ours, theirs in ((before, given), (after, out)):
-                theirs = theirs[0] if theirs.dim() == 4 and theirs.shape[1] == count else heads(theirs, count)
+            after = layer.tensors[f"{name}_raw" if before == "linear" else name]
+            for ours, theirs in ((layer.tensors[f"{name}_{before}"], given), (after, out)):
+                theirs = theirs[0] if theirs.shape[1] == len(ours) else theirs[0].transpose(0, 1)
                 torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-            assert (before - after).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("family", CLIPPED)
@@ -172,12 +146,7 @@ def test_numbers_that_are_cut_off_in_place_or_not_are_known_before(family):
 
 @pytest.mark.parametrize(
     ("family", "dtype"),
-    [
-        ("qwen3", torch.bfloat16),
-        ("persimmon", torch.float16),
-        ("opt", torch.bfloat16),
-        *((family, torch.float16) for family in CLIPPED),
-    ],
+    [("qwen3", torch.bfloat16), ("persimmon", torch.float16), ("olmo", torch.float16)],
 )
 def test_the_same_is_found_in_half_precision(family, dtype):
     found, *_ = huggingface.flow(huggingface.adopt(made(family).to(dtype)), inputs(family))
@@ -187,7 +156,7 @@ def test_the_same_is_found_in_half_precision(family, dtype):
 
 
 def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is():
-    model = huggingface.adopt(made("olmo", clip_qkv=60.0))
+    model = huggingface.adopt(tiny.model("olmo", clip_qkv=60.0))
     plain, *_ = huggingface.flow(model, {"input_ids": IDS})
     assert plain[0].about.adjustments is None
     model.module.config.clip_qkv = 1.3
@@ -196,23 +165,22 @@ def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is():
     torch.testing.assert_close(clipped[0].tensors["q_linear"], plain[0].tensors["q_raw"])
 
 
-@pytest.mark.parametrize(("family", "keys"), [("t5", "k"), ("bart", "k_proj")])
-def test_the_input_of_another_text_is_known(family, keys):
-    seen = own(family)
-    of_text = [layer for layer in layers(family) if layer.kind == "cross"]
+def test_the_input_of_another_text_is_known():
+    seen = own("bart")
+    of_text = [layer for layer in layers("bart") if layer.kind == "cross"]
     assert len(of_text) == 3
     for layer in of_text:
-        states, made_k = seen[f"{layer.name}.{keys}"]
+        states, made_k = seen[f"{layer.name}.k_proj"]
         torch.testing.assert_close(layer.tensors["x_v"], states[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(layer.tensors["k"], heads(made_k, layer.n_heads), atol=1e-5, rtol=1e-5)
         assert layer.tensors["x"].shape == (7, layer.d_model)
         assert split_difference(layer) == 0.0
     # All layers look at the same text, and share it.
     assert len({shared(layer.tensors)["x_v"].data_ptr() for layer in of_text}) == 1
-    assert all("x_v" not in layer.tensors for layer in layers(family) if layer.kind != "cross")
+    assert all("x_v" not in layer.tensors for layer in layers("bart") if layer.kind != "cross")
 
 
-@pytest.mark.parametrize("family", ["qwen3", "hunyuan_v1_dense", "gemma3n_text", "bart", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["hunyuan_v1_dense", "bart", "deepseek_v3"])
 def test_all_of_it_is_saved_and_read_again(family, tmp_path):
     labels = mha.Tokens("a" * 13, tuple("abcdefghijklm"), tuple((n, n + 1) for n in range(13)))
     target = mha.Tokens("a" * 7, tuple("abcdefg"), tuple((n, n + 1) for n in range(7)))
@@ -305,12 +273,8 @@ def texts() -> list[torch.Tensor]:
 @pytest.mark.parametrize(
     ("inputs", "outside", "known"),
     [
-        ((0, 0, 0), False, True),
-        ((0, 0, 0), True, True),
-        ((0, 1, 1), True, True),
-        ((0, 1, 1), False, False),
-        ((0, 1, 2), True, False),
-        ((0, 0, 1), False, False),
+        *(((0, 0, 0), False, True), ((0, 0, 0), True, True), ((0, 1, 1), True, True)),
+        *(((0, 1, 1), False, False), ((0, 1, 2), True, False), ((0, 0, 1), False, False)),
         ((0, 1, 0), False, False),
     ],
 )
@@ -338,14 +302,6 @@ def test_each_triple_of_names_is_looked_for(texts, names):
         uses = [used(name, texts[0]) for name in names]
         found = provenance(*map(cut, uses), uses)
     assert {"w_q", "w_k", "w_v"} <= set(found.projections)
-
-
-def test_a_name_alone_is_not_a_proof(texts):
-    uses = [used(name, texts[0]) for name in ("q_proj", "k_proj", "v_proj")]
-    swapped = [cut(uses[1]), cut(uses[0]), cut(uses[2])]  # k_proj made q
-    assert not provenance(*swapped, uses).projections
-    unnamed = [use._replace(proof=Proof(f"other_{at}")) for at, use in enumerate(uses)]
-    assert not provenance(*map(cut, unnamed), unnamed).projections
 
 
 SPOILED = {

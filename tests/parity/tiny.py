@@ -144,16 +144,20 @@ def families() -> dict[str, str]:
 
 def config(family: str, positions: int = POSITIONS) -> transformers.PretrainedConfig:
     """A tiny configuration of a family, for texts of at most this many tokens."""
-    own = OWN.get(family, {})
-    full = CONFIG_MAPPING[family](**own.get("default", {}))
-    return _shrunk(CONFIG_MAPPING[family], full, own, positions)
+    kind = CONFIG_MAPPING[family]
+    return _shrunk(kind, kind(), OWN.get(family, {}), positions)
 
 
-def model(family: str, positions: int = POSITIONS) -> nn.Module:
-    """A tiny model of a family, always the same one, that computes attention in its own way ("eager")."""
+def model(family: str, positions: int = POSITIONS, **changed: object) -> nn.Module:
+    """A tiny model of a family, always the same one, that computes attention in its own way ("eager").
+
+    `changed` has other values for its configuration.
+    """
     kind = _Part if family in UNMAPPED else KINDS[families()[family]][1] or _Part
     torch.manual_seed(0)
     made = config(family, positions)
+    for part in (made, made.get_text_config()) if changed else ():
+        vars(part).update(changed)
     if kind is transformers.AutoModelForCausalLM and hasattr(made, "is_decoder"):
         made.is_decoder = not made.is_encoder_decoder  # families that are encoders unless asked
     built = kind.from_config(made, attn_implementation="eager").eval()
@@ -213,7 +217,7 @@ def _shrunk(kind: type, full, own: Mapping[str, object], positions: int):
     given = full.to_dict()
     limits = {key: positions for key in given if PLACES.fullmatch(key)}
     limits |= {key: size for key in given for pattern, size in LIMITS if pattern.fullmatch(key)}
-    sizes = {**limits, **SMALL, **{key: value for key, value in own.items() if key not in ("why", "parts")}}
+    sizes = {**limits, **SMALL, **{key: value for key, value in own.items() if key != "parts"}}
     wanted = {}
     for key, value in sizes.items():
         if key in own or (key in given and (given[key] is not None or key in EVEN_IF_NONE)):

@@ -65,7 +65,7 @@ def test_the_matrix_times_the_values_is_what_the_layer_computed(family):
             assert np.abs(np.tril(matrix)).sum() > 0
 
 
-@pytest.mark.parametrize("family", RULES)
+@pytest.mark.parametrize("family", ["qwen3_next", "minimax", "mamba", "rwkv", "lfm2_moe"])
 def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     model = huggingface.adopt(tiny.model(family))
     recorded = []
@@ -92,9 +92,7 @@ def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     assert not moved[:head].any()
 
 
-@pytest.mark.parametrize(
-    ("family", "dtype"), [("qwen3_next", torch.bfloat16), ("mamba2", torch.float16), ("rwkv", torch.bfloat16)]
-)
+@pytest.mark.parametrize(("family", "dtype"), [("qwen3_next", torch.bfloat16), ("mamba2", torch.float16)])
 def test_the_numbers_agree_in_half_precision(family, dtype):
     trace = huggingface.follow(huggingface.adopt(tiny.model(family).to(dtype)), list(range(5, 40)))
     [layer, *_] = trace.mixers

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
@@ -32,6 +31,4 @@ def test_yoso_mixes_by_how_often_keys_are_expected_in_the_bucket_of_a_query():
     ids=["a convolution", "hashes by chance"],
 )
 def test_yoso_with_more_than_expectations_is_refused(own, reason, refused):
-    config = tiny.config("yoso")
-    vars(config).update(own)
-    assert reason in str(refused(huggingface.adopt, transformers.YosoModel(config)))
+    assert reason in str(refused(huggingface.adopt, tiny.model("yoso", **own)))
