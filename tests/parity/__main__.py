@@ -20,7 +20,7 @@ EACH = 12  # families in a process
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="families, or checkpoints that are installed")
+    parser.add_argument("names", nargs="*", help="families of transformers")
     parser.add_argument("--missing", action="store_true", help="only what the tables do not have")
     parser.add_argument("--workers", type=int, default=2, help="processes at once, 2 or more")
     parser.add_argument("--ray", metavar="ADDRESS", help="auto, local or the address of a Ray cluster")
@@ -39,22 +39,16 @@ def sweep(names: list[str], *, missing: bool, workers: int, ray: str | None) -> 
     """Compare the named families, or all, write the tables and print the seconds."""
     import transformers
 
-    from tests.parity import compare, real, tiny  # if that fails, it does so before the table is touched
+    from tests.parity import compare, tiny  # if that fails, it does so before the table is touched
 
-    every = {"families": list(tiny.families()), "long": list(compare.LONG), "checkpoints": real.installed()}
     known = table.read()
     again = names or (missing and known.version == transformers.__version__)
-    result = known if again else table.Table(checkpoints=known.checkpoints)
+    result, tasks = known if again else table.Table(), []
     result.version = transformers.__version__
-    for section in ("families", "long"):
-        kept = {name: row for name, row in getattr(result, section).items() if name in every[section]}
+    for section, there in {"families": list(tiny.families()), "long": list(compare.LONG)}.items():
+        kept = {name: row for name, row in getattr(result, section).items() if name in there}
         setattr(result, section, kept)
-    tasks = []
-    for section, there in every.items():
-        todo = [name for name in there if (name in names if names else name not in getattr(result, section))]
-        if section == "checkpoints" and not (names or missing):
-            todo = there
-        tasks += [(section, name) for name in todo]
+        tasks += [(section, name) for name in there if (name in names if names else name not in kept)]
     began = time.monotonic()
     for at in range(0, len(tasks), EACH * workers):
         for section, row in compared(tasks[at : at + EACH * workers], workers, ray):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 HEADS, WIDTH, DEPTH, LENGTH = 4, 12, 2, 22  # no width of one head, or of all of them, is a number of tokens
 D = HEADS * WIDTH
+SIZES = {"dim": D, "depth": DEPTH, "heads": HEADS}
 
 
 class Model(NamedTuple):
@@ -117,33 +118,24 @@ def vit_pytorch() -> Iterator[Model]:
     from importlib import import_module
 
     class_of = lambda file, name: getattr(import_module(f"vit_pytorch.{file}"), name)  # noqa: E731
-    usual = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": D, "depth": DEPTH, "heads": HEADS}
-    usual |= {"mlp_dim": 20, "dim_head": WIDTH}
+    usual = {"image_size": 32, "patch_size": 8, "num_classes": 5, "mlp_dim": 20, "dim_head": WIDTH, **SIZES}
 
     def of(file: str, name: str = "ViT", without: tuple = (), **options: object) -> Callable[[], nn.Module]:
         every = {key: value for key, value in usual.items() if key not in without} | options
         return lambda: class_of(file, name)(**every)
 
-    for file, name in (
-        ("vit", "ViT"),
-        ("simple_vit", "SimpleViT"),
-        ("simple_flash_attn_vit", "SimpleViT"),
-        ("simple_vit_with_register_tokens", "SimpleViT"),
-        ("simple_vit_with_qk_norm", "SimpleViT"),
-        ("simple_vit_with_value_residual", "SimpleViT"),
-        ("simple_vit_with_relative_proj_pos_bias", "SimpleViT"),
-        ("simple_uvit", "SimpleUViT"),
-        ("deepvit", "DeepViT"),
-        ("parallel_vit", "ViT"),
-        ("normalized_vit", "nViT"),
-        ("vit_for_small_dataset", "ViT"),
-        ("rvt", "RvT"),
-        ("jumbo_vit", "JumboViT"),
-        ("vit_with_patch_merger", "ViT"),
-        ("vit_with_patch_dropout", "ViT"),
-        ("vit_5", "ViT"),
-    ):
-        yield Model(file, of(file, name), pictures, 17 if file == "deepvit" else None)
+    for name, its in {
+        "ViT": "vit parallel_vit vit_for_small_dataset vit_with_patch_merger vit_with_patch_dropout vit_5",
+        "SimpleViT": "simple_vit simple_flash_attn_vit simple_vit_with_register_tokens "
+        "simple_vit_with_qk_norm simple_vit_with_value_residual simple_vit_with_relative_proj_pos_bias",
+        "SimpleUViT": "simple_uvit",
+        "DeepViT": "deepvit",
+        "nViT": "normalized_vit",
+        "RvT": "rvt",
+        "JumboViT": "jumbo_vit",
+    }.items():
+        for file in its.split():
+            yield Model(file, of(file, name), pictures, 17 if file == "deepvit" else None)
     yield Model("cait", of("cait", "CaiT", cls_depth=1), pictures, 16)
     xcit = partial(of, "xcit", "XCiT", cls_depth=1)
     yield Model("xcit", xcit(), pictures, 16)
@@ -169,14 +161,11 @@ def vit_pytorch() -> Iterator[Model]:
     yield Model("max_vit", of("max_vit", "MaxViT", (*plain, "heads"), **max_vit), large)
     sep = {"depth": (1, 1), "heads": (2, 3), "window_size": 7, "dim": 16}
     yield Model("sep_vit", of("sep_vit", "SepViT", plain, **sep), partial(pictures, size=112))
-    stages = {f"s{n}_emb_dim": 8 * n for n in range(1, 5)} | {f"s{n}_depth": 1 for n in range(1, 5)}
-    patches = {
-        "s1_local_patch_size": 4,
-        "s2_local_patch_size": 4,
-        "s3_local_patch_size": 2,
-        "s4_local_patch_size": 1,
-    }
-    twins = {"s1_global_k": 4, "s2_global_k": 4, "s3_global_k": 2, "s4_global_k": 1, **patches, **stages}
+    stages, local = {}, {}
+    for n, size in enumerate((4, 4, 2, 1), 1):
+        stages |= {f"s{n}_emb_dim": 8 * n, f"s{n}_depth": 1}
+        local |= {f"s{n}_local_patch_size": size, f"s{n}_global_k": size}
+    twins = stages | local
     yield Model("twins_svt", lambda: class_of("twins_svt", "TwinsSVT")(num_classes=5, **twins), large)
     cvt = {name: size for name, size in stages.items() if name[1] != "4"}
     yield Model("cvt", lambda: class_of("cvt", "CvT")(num_classes=5, **cvt), large, 16)
@@ -186,30 +175,15 @@ def vit_pytorch() -> Iterator[Model]:
     cross |= {"global_window_size": (4, 2, 2, 1)}
     yield Model("crossformer", lambda: class_of("crossformer", "CrossFormer")(**cross), large)
     two = {"sm_dim": 24, "lg_dim": 40, "sm_patch_size": 4, "lg_patch_size": 8, "depth": 1, "lg_enc_depth": 2}
-    yield Model(
-        "cross_vit", lambda: class_of("cross_vit", "CrossViT")(image_size=32, num_classes=5, **two), pictures
-    )
+    two |= {"image_size": 32, "num_classes": 5}
+    yield Model("cross_vit", lambda: class_of("cross_vit", "CrossViT")(**two), pictures)
     mobile = {"dims": [24, 32, 40], "channels": [8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28], "num_classes": 5}
     yield Model("mobile_vit", lambda: class_of("mobile_vit", "MobileViT")((64, 64), **mobile), large)
-    cct = {
-        "img_size": 32,
-        "embedding_dim": D,
-        "num_layers": 2,
-        "num_heads": 4,
-        "mlp_ratio": 2,
-        "num_classes": 5,
-    }
-    yield Model("cct", lambda: class_of("cct", "CCT")(n_conv_layers=2, **cct), pictures)
-    scalable = {
-        "dim": 16,
-        "depth": (1, 1),
-        "heads": (2, 2),
-        "reduction_factor": (2, 1),
-        "window_size": (4, 4),
-    }
-    yield Model(
-        "scalable_vit", lambda: class_of("scalable_vit", "ScalableViT")(num_classes=5, **scalable), large
-    )
+    cct = {"img_size": 32, "embedding_dim": D, "num_layers": 2, "num_heads": 4, "mlp_ratio": 2}
+    yield Model("cct", lambda: class_of("cct", "CCT")(n_conv_layers=2, num_classes=5, **cct), pictures)
+    scalable = {"dim": 16, "depth": (1, 1), "heads": (2, 2), "reduction_factor": (2, 1)}
+    scalable |= {"window_size": (4, 4), "num_classes": 5}
+    yield Model("scalable_vit", lambda: class_of("scalable_vit", "ScalableViT")(**scalable), large)
 
 
 def timm() -> Iterator[Model]:
@@ -277,9 +251,7 @@ def linformer() -> Iterator[Model]:
 
     for k in (10, LENGTH):
         for shared in (False, True):
-            build = partial(
-                Linformer, dim=D, seq_len=LENGTH, depth=DEPTH, heads=HEADS, k=k, one_kv_head=shared
-            )
+            build = partial(Linformer, **SIZES, seq_len=LENGTH, k=k, one_kv_head=shared)
             yield beside(f"k = {'n' if k == LENGTH else k}{', one key head' if shared else ''}", build)
 
 
@@ -291,7 +263,7 @@ def performer() -> Iterator[Model]:
         "ReLU": {"generalized_attention": True},
         "shift": {"shift_tokens": True},
     }.items():
-        build = partial(Performer, dim=D, depth=DEPTH, heads=HEADS, dim_head=WIDTH, **options)
+        build = partial(Performer, **SIZES, dim_head=WIDTH, **options)
         yield beside(way, build)
 
 
@@ -299,30 +271,17 @@ def nystrom() -> Iterator[Model]:
     from nystrom_attention import Nystromformer
 
     for landmarks in (11, LENGTH):
-        sizes = {"dim": D, "depth": DEPTH, "heads": HEADS, "dim_head": WIDTH, "num_landmarks": landmarks}
-        yield beside(
-            f"{landmarks} landmarks", partial(Nystromformer, **sizes, attn_values_residual_conv_kernel=3)
-        )
+        own = {"dim_head": WIDTH, "num_landmarks": landmarks, "attn_values_residual_conv_kernel": 3}
+        yield beside(f"{landmarks} landmarks", partial(Nystromformer, **SIZES, **own))
 
 
 def linear_attention() -> Iterator[Model]:
     from linear_attention_transformer import LinearAttentionTransformer
 
-    for causal in (False, True):
-        sizes = {"dim": D, "depth": DEPTH, "heads": HEADS, "max_seq_len": LENGTH, "blindspot_size": 1}
-        yield beside(
-            "causal" if causal else "to both sides",
-            partial(LinearAttentionTransformer, **sizes, causal=causal),
-        )
-    local = {
-        "dim": D,
-        "depth": DEPTH,
-        "heads": HEADS,
-        "max_seq_len": LENGTH,
-        "n_local_attn_heads": 2,
-        "local_attn_window_size": 11,
-    }
-    yield beside("local heads", partial(LinearAttentionTransformer, **local))
+    build = partial(LinearAttentionTransformer, **SIZES, max_seq_len=LENGTH)
+    yield beside("to both sides", partial(build, blindspot_size=1))
+    yield beside("causal", partial(build, blindspot_size=1, causal=True))
+    yield beside("local heads", partial(build, n_local_attn_heads=2, local_attn_window_size=11))
 
 
 def memory_efficient() -> Iterator[Model]:
@@ -337,16 +296,13 @@ def memory_efficient() -> Iterator[Model]:
         ("cosine", CosineSimAttention, {"seq_len": LENGTH}),
         ("flash", FlashAttention, buckets),
     ):
-        yield Model(
-            name, lambda kind=kind, options=options: Blocks(lambda: kind(**sizes, **options)), vectors, LENGTH
-        )
+        yield Model(name, partial(Blocks, partial(kind, **sizes, **options)), vectors, LENGTH)
 
 
 def conformer() -> Iterator[Model]:
     from conformer import Conformer
 
-    sizes = {"dim": D, "depth": DEPTH, "dim_head": WIDTH, "heads": HEADS, "conv_kernel_size": 3}
-    yield beside("conformer", partial(Conformer, **sizes))
+    yield beside("conformer", partial(Conformer, **SIZES, dim_head=WIDTH, conv_kernel_size=3))
 
 
 def torch_geometric() -> Iterator[Model]:
@@ -357,10 +313,8 @@ def torch_geometric() -> Iterator[Model]:
     class Graph(nn.Module):
         def __init__(self, layer: Callable[[], nn.Module]):
             super().__init__()
-            self.layer, self.attention = (
-                layer(),
-                Blocks(partial(nn.MultiheadAttention, D, HEADS, batch_first=True)),
-            )
+            self.layer = layer()
+            self.attention = Blocks(partial(nn.MultiheadAttention, D, HEADS, batch_first=True))
 
         def forward(self, x: Tensor) -> Tensor:
             return self.attention(torch.stack([self.layer(each, edges) for each in x]))
@@ -376,24 +330,19 @@ def torch_geometric() -> Iterator[Model]:
 
 
 def diffusers() -> Iterator[Model]:
+    from diffusers.models import attention_processor as processors
     from diffusers.models.attention import BasicTransformerBlock
-    from diffusers.models.attention_processor import (
-        Attention,
-        AttnProcessor,
-        AttnProcessor2_0,
-        SlicedAttnProcessor,
-    )
 
     for name, processor in {
-        "own code": AttnProcessor(),
-        "kernel": AttnProcessor2_0(),
-        "slices of 2 heads": SlicedAttnProcessor(2),
-        "slices of 1 head": SlicedAttnProcessor(1),
-        "one slice": SlicedAttnProcessor(12),
+        "own code": processors.AttnProcessor(),
+        "kernel": processors.AttnProcessor2_0(),
+        "slices of 2 heads": processors.SlicedAttnProcessor(2),
+        "slices of 1 head": processors.SlicedAttnProcessor(1),
+        "one slice": processors.SlicedAttnProcessor(12),
     }.items():
-        build = partial(Attention, D, heads=HEADS, dim_head=WIDTH, processor=processor)
-        yield Model(name, lambda build=build: Blocks(build), vectors, LENGTH)
-    yield Model("block", lambda: Blocks(lambda: BasicTransformerBlock(D, HEADS, WIDTH)), vectors, LENGTH)
+        build = partial(processors.Attention, D, heads=HEADS, dim_head=WIDTH, processor=processor)
+        yield Model(name, partial(Blocks, build), vectors, LENGTH)
+    yield Model("block", partial(Blocks, partial(BasicTransformerBlock, D, HEADS, WIDTH)), vectors, LENGTH)
 
 
 class Beside(nn.Module):

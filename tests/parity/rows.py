@@ -20,16 +20,12 @@ def prepare() -> Callable[[tuple[str, str]], object]:
     import torch
     import transformers
 
-    from tests.parity import compare, real
+    from tests.parity import compare
 
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    ways: dict[str, Callable] = {
-        "families": compare.compare,
-        "long": compare.compare_long,
-        "checkpoints": real.compare,
-    }
+    ways: dict[str, Callable] = {"families": compare.compare, "long": compare.compare_long}
 
     def row(task: tuple[str, str]) -> object:
         section, name = task

@@ -97,27 +97,6 @@ class LongRow:
     TITLES = ("family", "attention", "verdict", "route", "weights 2,100", "output 2,100")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The results for a trained checkpoint: weights of its first, middle and last layer."""
-
-    name: str
-    family: str
-    tokens: str
-    layers: str
-    route: str
-    first: float
-    middle: float
-    last: float
-    output: float
-    known: str
-
-    TITLES = (
-        *("checkpoint", "family", "tokens", "layers", "route", "weights, first layer", "middle layer"),
-        *("last layer", "output", "known"),
-    )
-
-
 @dataclass
 class Table:
     """The content of `TABLE.md`: rows by their first column."""
@@ -126,7 +105,6 @@ class Table:
     keywords: frozenset[str] = frozenset()
     families: dict[str, Row] = field(default_factory=dict)
     long: dict[str, LongRow] = field(default_factory=dict)
-    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -138,11 +116,6 @@ class Table:
 SECTIONS = {
     "families": (Row, ""),
     "long": (LongRow, "\n## At 2,100 tokens\n\nOne family of each kind of attention, in float32.\n\n"),
-    "checkpoints": (
-        Checkpoint,
-        "\n## Checkpoints that somebody trained\n\nAs packages bring them (`PACKAGES` in `real.py`), in "
-        "float32, on one text. The reference is again the model's own eager attention.\n\n",
-    ),
 }
 
 
@@ -184,7 +157,7 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def texts(row: Row | LongRow | Checkpoint) -> list[str]:
+def texts(row: Row | LongRow) -> list[str]:
     """The cells of a row."""
     values = [getattr(row, each.name) for each in fields(row)[: len(row.TITLES)]]
     return ["" if v is None else f"{v:.1e}" if isinstance(v, float) else v.replace("|", "¦") for v in values]
