@@ -1,5 +1,7 @@
 """Fixtures of the source tests: folders with tiny models."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.sources import tiny
@@ -8,14 +10,5 @@ from tests.sources import tiny
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """`folder("gpt2")`: a folder with such a model and a tokenizer, made once."""
-    made = {}
-
-    def make(family: str, tokenizer: str = "byte_level"):
-        if (family, tokenizer) not in made:
-            path = tmp_path_factory.mktemp(family)
-            tiny.module(family).save_pretrained(path)
-            tiny.fast(tokenizer).save_pretrained(path)
-            made[family, tokenizer] = path
-        return made[family, tokenizer]
-
-    return make
+    make = tiny.folders(tmp_path_factory)
+    return lambda family, tokenizer="byte_level": Path(make(family, tokenizer))

@@ -1,7 +1,5 @@
 """The source "mini": a valid trace for any words, and everything that is offered works."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -251,35 +249,3 @@ def test_missing_weights_are_reported(monkeypatch, tmp_path, refused):
     monkeypatch.setattr(checkpoints, "PLANS", (Plan(h=2, d_model=8, steps=6),))  # which nobody has read
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / checkpoints.name(plan))
     assert "There is no file" in str(refused(mha.trace, TEXT, source="mini", h=2, d_model=8))
-
-
-def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
-    from mha_core.training import checkpoints
-    from mha_core.training.fit import Training
-
-    plan = Plan(h=2, d_model=8, steps=5)
-    run = Training(plan)
-    run.advance(5)
-    checkpoints.save_model(tmp_path / "m", checkpoints.Trained(run.model, plan, 5, {}))
-    monkeypatch.setattr(checkpoints, "PLANS", (plan,))
-    monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / "m")
-    before, after = (mha.trace(TEXT, source="mini", h=2, d_model=8, trained=t) for t in (False, True))
-    assert (before.source.step, after.source.step, after.source.steps) == (0, 5, 5)
-    half = run.model.state_dict()["layers.0.attention.q.weight"].half().float().mT
-    assert np.array_equal(after.layers[0].projections.w_q, half)
-    assert not np.array_equal(before.layers[0].q, after.layers[0].q)
-
-
-# Threads
-
-
-def test_two_threads_that_trace_at_once_get_what_one_gets():
-    texts = [TEXT, "it saw the cat", CHINESE, "The king met the queen."] * 6
-
-    def read(text):
-        trace = traced(text)
-        return [layer.result().tobytes() for layer in trace.layers], trace.answers
-
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(read, texts))
-    assert together == [read(text) for text in texts]

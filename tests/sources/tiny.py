@@ -22,21 +22,19 @@ SHARED = {
     "pad_token_id": None,
 }
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
+WINDOW = SHARED | {"sliding_window": 5}
 CONFIGS = {
     "bert": ("Bert", BERT),
     "roberta": ("Roberta", BERT | {"pad_token_id": 1, "max_position_embeddings": 514}),
     "gpt2": ("GPT2", {"n_embd": 39, "n_head": 3, "n_layer": 2, "n_positions": 97}),
     "gpt_neox": ("GPTNeoX", BERT | {"hidden_size": 60, "num_attention_heads": 5, "rotary_pct": 0.5}),
     "llama": ("Llama", SHARED),
-    "mistral": ("Mistral", SHARED | {"sliding_window": 5}),
+    "mistral": ("Mistral", WINDOW),
     "qwen3": ("Qwen3", SHARED),
     "cohere": ("Cohere", SHARED | {"hidden_size": 84}),
     "glm": ("Glm", SHARED | {"head_dim": 12, "partial_rotary_factor": 0.5}),
-    "gemma2": (
-        "Gemma2",
-        SHARED | {"sliding_window": 5, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 23},
-    ),
-    "gpt_oss": ("GptOss", SHARED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}),
+    "gemma2": ("Gemma2", WINDOW | {"attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 23}),
+    "gpt_oss": ("GptOss", WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "deepseek_v3": (
         "DeepseekV3",
         {
@@ -208,12 +206,13 @@ def folders(tmp_path_factory):
     """`make("bert")`: the path of a folder with that model and its tokenizer, made once."""
     made = {}
 
-    def make(family: str) -> str:
-        if family not in made:
+    def make(family: str, tokenizer: str = "") -> str:
+        kind = tokenizer or TOKENIZER_OF[family]
+        if (family, kind) not in made:
             path = tmp_path_factory.mktemp(family)
             module(family).save_pretrained(path)
-            fast(TOKENIZER_OF[family]).save_pretrained(path)
-            made[family] = str(path)
-        return made[family]
+            fast(kind).save_pretrained(path)
+            made[family, kind] = str(path)
+        return made[family, kind]
 
     return make

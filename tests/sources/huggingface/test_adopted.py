@@ -5,7 +5,6 @@ import functools
 import threading
 import weakref
 from array import array
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.batches import same_layer
 from tests.sources.tiny import TEXT, fast, module, own_weights, state
 
-FAMILIES = ("gpt2", "bert", "llama", "gemma2", "t5", "bloom")
 TARGET = {"t5": "Das Tier ging nicht."}
 
 
@@ -29,7 +27,7 @@ def _forgotten():
     huggingface.forget()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt2", "gemma2", "t5", "bloom"])
 def test_a_model_in_memory_is_traced_exactly_and_unchanged(family):
     model, tokenizer = module(family).train(), fast()
     model.config.use_cache = True
@@ -39,10 +37,9 @@ def test_a_model_in_memory_is_traced_exactly_and_unchanged(family):
         TEXT, source=model, tokenizer=tokenizer, **({"target": TARGET[family]} if family in TARGET else {})
     )
     assert state(model) == before
-    inputs = {"input_ids": torch.tensor([tokenizer(TEXT)["input_ids"]])}
+    inputs = {"input_ids": tokenizer(TEXT)["input_ids"]}
     if family in TARGET:
-        target = [0, *tokenizer(TARGET[family])["input_ids"]]
-        inputs["decoder_input_ids"] = torch.tensor([target])
+        inputs["decoder_input_ids"] = [0, *tokenizer(TARGET[family])["input_ids"]]
     for kind in trace.kinds:
         theirs = own_weights(model, **inputs)[kind]
         ours = [layer for layer in trace.layers if layer.kind == kind]
@@ -140,15 +137,15 @@ def look_through_windows(by: str, monkeypatch) -> None:
         monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused_windowed)
 
 
-@pytest.mark.parametrize("by", ["eager", "sdpa"])
-@pytest.mark.parametrize("kind", ["LlamaModel", "LlamaForCausalLM"])
+@pytest.mark.parametrize("by", ["eager", "sdpa", "folder"])
 def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_length(
-    kind, by, monkeypatch, refused
+    by, folder, monkeypatch, refused
 ):
-    model = module("llama")
-    if kind != "LlamaModel":
-        model = transformers.LlamaForCausalLM(model.config).eval()
-    model.set_attn_implementation(by)
+    model = transformers.LlamaForCausalLM(module("llama").config).eval()
+    if by == "folder":
+        model, by = str(folder("llama")), "eager"
+    else:
+        model.set_attn_implementation(by)
     expected = mha.trace(LONG, source=model).layers[0].weights()
     look_through_windows(by, monkeypatch)
     traced = mha.trace(SHORT, source=model)
@@ -159,22 +156,10 @@ def test_an_attention_function_that_was_replaced_by_hand_is_noticed_at_any_lengt
     np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
 
 
-def test_a_replaced_attention_function_is_noticed_in_a_loaded_model(folder, monkeypatch, refused):
-    model = str(folder("llama"))
-    expected = mha.trace(LONG, source=model).layers[0].weights()
-    look_through_windows("eager", monkeypatch)
-    assert mha.against_torch(mha.trace(SHORT, source=model).layers[0]).passed
-    assert "a function of your own" in str(refused(mha.trace, LONG, source=model))
-    monkeypatch.undo()
-    np.testing.assert_array_equal(mha.trace(LONG, source=model).layers[0].weights(), expected)
-
-
 def test_another_thread_can_use_the_model_meanwhile():
     model, ids = module("bert"), torch.arange(3, 16)[None]
     with torch.no_grad():
         wanted = model(ids).last_hidden_state
-    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
-    alone = [mha.trace(text, source=copy.deepcopy(model), tokenizer=fast()) for text in texts]
     over, noticed = threading.Event(), []
 
     def use():
@@ -184,21 +169,14 @@ def test_another_thread_can_use_the_model_meanwhile():
             if not same or model.config._attn_implementation != "sdpa":
                 noticed.append(model.config._attn_implementation)
 
-    def often(n: int) -> bool:
-        tokenizer = fast()
-        for _ in range(6):
-            trace = mha.trace(texts[n], source=model, tokenizer=tokenizer)
-            if not all(map(same_layer, trace.layers, alone[n].layers)):
-                return False
-        return True
-
     user = threading.Thread(target=use)
     user.start()
-    with ThreadPoolExecutor(8) as pool:
-        right = list(pool.map(often, range(8)))
+    for n in range(8):
+        trace = mha.trace(ids[:, : 5 + n], source=model)
+        alone = mha.trace(ids[:, : 5 + n], source=copy.deepcopy(model))
+        assert all(map(same_layer, trace.layers, alone.layers))
     over.set()
     user.join()
-    assert right == [True] * 8
     assert noticed == []
 
 
@@ -295,18 +273,6 @@ def test_a_model_is_tried_once_and_freed_with_its_owner(monkeypatch):
     assert gone() is None
 
 
-def test_a_model_that_changes_itself_on_a_short_text_is_not_changed():
-    sizes = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 53}
-    config = transformers.BigBirdConfig(
-        vocab_size=307, max_position_embeddings=128, attention_type="block_sparse", block_size=2, **sizes
-    )
-    model = transformers.BigBirdModel(config).eval()
-    before = state(model)
-    trace = mha.trace([3, 4, 5, 6, 7], source=model)
-    assert (trace.source.route, trace.source.notes) == ("watch", ())
-    assert state(model) == before
-
-
 @pytest.mark.parametrize("train", [True, False])
 def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
     sizes = {"vocab_size": 61, "hidden_size": 12, "attention_hidden_size": 12, "num_hidden_layers": 2}
@@ -325,10 +291,9 @@ def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
         np.testing.assert_allclose(one.mixing(), other.mixing(), atol=1e-6)
 
 
-@pytest.mark.parametrize("alibi", [True, False])
-def test_a_model_that_keeps_torchs_fused_attention_is_followed_in_it(alibi, tmp_path):
+def test_a_model_that_keeps_torchs_fused_attention_is_followed_in_it(tmp_path):
     """With ALiBi its own eager attention computes something else."""
-    model = module("falcon", alibi=alibi)
+    model = module("falcon", alibi=True)
     model.save_pretrained(tmp_path)
     fast().save_pretrained(tmp_path)
     before, ids, seen = state(model), list(range(3, 16)), []
@@ -357,33 +322,11 @@ def test_ids_are_traced_as_the_text_is(kind):
     assert given.tokens.special == typed.tokens.special
     for one, other in zip(typed.layers, given.layers, strict=True):
         np.testing.assert_allclose(one.weights(), other.weights(), atol=1e-6)
+    pieces = mha.trace(tokenizer.convert_ids_to_tokens(ids), source=model, tokenizer=tokenizer)
+    assert pieces.tokens.pieces == typed.tokens.pieces
     bare = mha.trace(kind(ids), source=model)
     assert bare.tokens.pieces == tuple(map(str, ids))
     assert [bare.tokens.text[start:end] for start, end in bare.tokens.spans] == list(bare.tokens.pieces)
-
-
-@pytest.mark.slow
-def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
-    tokenizer = fast()
-    model = module("gpt2")
-    pieces = tokenizer.tokenize(TEXT)
-    given = mha.trace(pieces, source=model, tokenizer=tokenizer)
-    assert given.tokens.pieces == mha.trace(TEXT, source=model, tokenizer=tokenizer).tokens.pieces
-    named = mha.trace(tokenizer(TEXT)["input_ids"], source=str(folder("gpt2")))
-    assert named.tokens.pieces == given.tokens.pieces
-
-
-def test_ids_of_a_chat_template_are_traced():
-    """A text gets the special tokens of its tokenizer, and a template has written them already."""
-    model, tokenizer = module("llama"), fast("sentence_piece")
-    tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
-    said = [{"role": "user", "content": "a bird sang"}]
-    written = tokenizer.apply_chat_template(said, tokenize=False)
-    ids = tokenizer.apply_chat_template(said, return_dict=False)
-    typed = mha.trace(written, source=model, tokenizer=tokenizer)
-    given = mha.trace(ids, source=model, tokenizer=tokenizer)
-    assert [trace.tokens.pieces.count("<s>") for trace in (typed, given)] == [2, 1]
-    assert typed.tokens.pieces[1:] == given.tokens.pieces
 
 
 @pytest.mark.parametrize(

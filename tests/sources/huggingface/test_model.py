@@ -14,7 +14,7 @@ import transformers
 
 import mha_core as mha
 from mha_core.attention.functional import attend
-from mha_core.capture import collector, special_layers
+from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
@@ -25,16 +25,13 @@ from tests.sources.tiny import CONFIGS, TEXT, fast, module, state
 
 TARGET = "Das Tier ging nicht."
 WRITERS = ("t5", "bart")
+IDS = torch.arange(3, 16)[None]
 ROTARY = {
-    "llama": ("half", 14),
-    "mistral": ("half", 14),
-    "qwen3": ("half", 14),
-    "gemma2": ("half", 14),
-    "gpt_oss": ("half", 14),
-    "gpt_neox": ("half", 6),
-    "cohere": ("pairs", 14),
-    "glm": ("pairs", 6),
-    "deepseek_v3": ("half", 10),  # behind 13 that are not turned
+    "llama": ("half", 14, 0),
+    "gpt_neox": ("half", 6, 0),
+    "cohere": ("pairs", 14, 0),
+    "glm": ("pairs", 6, 0),
+    "deepseek_v3": ("half", 10, 13),  # behind 13 that are not turned
 }
 
 
@@ -73,31 +70,20 @@ def test_a_wrong_kernel_is_not_used_for_traces(kernel):
     assert len(layers) == 2
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", ["bert", *ROTARY])
 def test_queries_and_keys_are_known_before_and_after_their_rotation(traced, family):
     _, trace = traced(family)
     for layer in trace.layers:
         rotary = layer.about.rotary
-        assert (None if rotary is None else (rotary.form, rotary.width)) == ROTARY.get(family)
+        assert (rotary and (rotary.form, rotary.width, rotary.start)) == ROTARY.get(family)
+        assert (rotary is None) == ("q_raw" not in layer.tensors)
         if rotary is None:
-            assert "q_raw" not in layer.tensors
             continue
+        code = RotaryCode(rotary.form, layer.tensors["cos"], layer.tensors["sin"], rotary.start)
         for name in "qk":
-            raw, turned = layer.tensors[f"{name}_raw"].numpy(), getattr(layer, name)
-            width, start = rotary.width, rotary.start
-            assert start == (13 if family == "deepseek_v3" else 0)
-            at = np.arange(start, start + width)
-            first, second = (
-                (at[: width // 2], at[width // 2 :]) if rotary.form == "half" else (at[::2], at[1::2])
-            )
-            z = raw[..., first] + 1j * raw[..., second]
-            angle = layer.tensors["cos"].numpy() + 1j * layer.tensors["sin"].numpy()
-            z = z * angle[:, first - start]
-            assert np.abs(z.real - turned[..., first]).max() <= 1e-4
-            assert np.abs(z.imag - turned[..., second]).max() <= 1e-4
-            rest = np.setdiff1d(np.arange(raw.shape[-1]), at)
-            assert (raw[..., rest] == turned[..., rest]).all()
-            assert np.abs(raw[:, 1:] - turned[:, 1:]).max() > 0.1
+            raw, turned = layer.tensors[f"{name}_raw"], layer.tensors[name]
+            torch.testing.assert_close(code.rotate(raw), turned, atol=1e-4, rtol=0)
+            assert (raw[:, 1:] - turned[:, 1:]).abs().max() > 0.1
     if family in ROTARY:  # all layers share one code
         assert len({shared(layer.tensors)["cos"].data_ptr() for layer in trace.layers}) == 1
 
@@ -127,24 +113,6 @@ def test_steps_between_scores_and_weights_are_in_the_rule(traced):
     assert traced("deepseek_v3")[1].layers[0].d_v == 17
 
 
-def test_attention_with_undeclared_steps_is_detected(monkeypatch):
-    """In the trial: with a function that omits a step, only weights are shown."""
-
-    honest = collector.attention
-
-    def forgetful(*args, **kwargs):
-        return honest(*args, **(kwargs | {"softcap": None}))
-
-    monkeypatch.setattr(collector, "attention", forgetful)
-    monkeypatch.setattr(huggingface, "NAME", "forgetful")
-    assert huggingface.adopt(module("llama")).route.name == "attend"
-    # What it computes differs from the common function, so its own code is watched: it has the soft cap.
-    found_out = huggingface.adopt(module("gemma2"))
-    assert found_out.route.name == "watch"
-    layers, *_ = huggingface.flow(found_out, {"input_ids": torch.arange(3, 16)[None]})
-    assert [layer.rule.soft_cap for layer in layers] == [pytest.approx(3.0)] * 2
-
-
 def test_an_internal_error_in_a_trial_excludes_a_route_with_a_warning(monkeypatch):
     monkeypatch.setattr("mha_core.capture.projections.provenance", None)
     with pytest.warns(UserWarning, match="error of ours: TypeError"):
@@ -152,36 +120,9 @@ def test_an_internal_error_in_a_trial_excludes_a_route_with_a_warning(monkeypatc
     assert route.name == "weights"
 
 
-def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
-    bert = module("bert")
-
-    def fails(attention, *args, **kwargs):
-        if attention.self.config._attn_implementation == huggingface.NAME:
-            raise ValueError("not in this way")
-        return inner(attention, *args, **kwargs)
-
-    attention = type(bert.encoder.layer[0].attention)
-    inner = attention.forward
-    monkeypatch.setattr(attention, "forward", fails)
-    assert huggingface.adopt(bert).route.name == "watch"
-
-
-def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused, monkeypatch):
-    monkeypatch.delitem(special_layers.WATCHERS, ("class", "FNetFourierTransform"))
-    message = str(refused(huggingface.adopt, tiny.model("fnet").base_model))
-    assert message == (
-        "Nothing of FNetModel can be shown: encoder.layer.0.fourier: FNetFourierTransform mixes tokens by "
-        "other means than attention; encoder.layer.1.fourier: FNetFourierTransform mixes tokens by other "
-        "means than attention."
-    )
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_layers_without_attention_are_named_beside_those_that_are_shown():
-    model, ids = (
-        huggingface.adopt(tiny.model("qwen3_next").base_model),
-        {"input_ids": torch.arange(3, 16)[None]},
-    )
+    model, ids = huggingface.adopt(tiny.model("qwen3_next").base_model), {"input_ids": IDS}
     layers, skipped, mixers = huggingface.flow(model, ids)
     assert [layer.name for layer in layers] == ["layers.1.self_attn"]
     assert [mixer.name for mixer in mixers] == ["layers.0.linear_attn"]
@@ -232,13 +173,12 @@ def test_a_rotary_encoding_does_not_depend_on_earlier_texts(rope):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rope", ROPES)
-def test_eight_threads_can_trace_one_model(rope):
-    model = huggingface.adopt(model_with_codes(rope))
-    alone = {n: passes(huggingface.adopt(model_with_codes(rope)), n) for n in LENGTHS}
+def test_eight_threads_can_trace_one_model():
+    model = huggingface.adopt(model_with_codes("dynamic"))
+    alone = {n: passes(huggingface.adopt(model_with_codes("dynamic")), n) for n in LENGTHS}
 
     def often(number: int) -> int:
-        lengths = (LENGTHS[number:] + LENGTHS[:number]) * 5
+        lengths = (LENGTHS[number:] + LENGTHS[:number]) * 2
         return sum(not all(map(np.array_equal, passes(model, n), alone[n])) for n in lengths)
 
     with ThreadPoolExecutor(8) as pool:
@@ -265,7 +205,7 @@ def test_a_matrix_whose_numbers_are_changed_is_unknown(subtests):
             made = module("bert")
             change(made.encoder.layer[0].attention.get_submodule(place))
             model = huggingface.adopt(made)
-            [first, second], *_ = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
+            [first, second], *_ = huggingface.flow(model, {"input_ids": IDS})
             assert [first.knows(name) for name in ("w_q", "w_o")] == [known == "w_q", known == "w_o"]
             assert [second.knows(name) for name in ("w_q", "w_o")] == [True, True]
 
@@ -283,13 +223,13 @@ import resource, torch, transformers
 from mha_core.sources.huggingface import model as huggingface
 torch.set_num_threads(1)
 config = transformers.GPT2Config(
-    vocab_size=61, n_embd=24, n_head=12, n_layer=12, n_positions=2048, bos_token_id=0, eos_token_id=0
+    vocab_size=61, n_embd=24, n_head=12, n_layer=3, n_positions=2048, bos_token_id=0, eos_token_id=0
 )
 model = huggingface.adopt(transformers.GPT2Model(config))
 ids = {"input_ids": torch.arange(2048)[None] % 61}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 layers, *_ = huggingface.flow(model, ids)
-assert (len(layers), layers[0].n_heads, layers[0].n_query) == (12, 12, 2048)
+assert (len(layers), layers[0].n_heads, layers[0].n_query) == (3, 12, 2048)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
@@ -298,8 +238,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
 def test_a_long_text_never_needs_all_weights_at_once():
     run = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
-    one_layer = 12 * 2048**2 * 4  # the weights of all heads of one of twelve layers, 201 MB
-    # The model's own mask and ours are L × L; of h × L² there is nothing, let alone twelve times.
+    one_layer = 12 * 2048**2 * 4  # the weights of all heads of one of three layers, 201 MB
+    # The model's own mask and ours are L × L; of h × L² there is nothing, let alone in each layer.
     assert int(run.stdout) < one_layer / 2
 
 
@@ -384,15 +324,13 @@ def test_a_target_is_given_or_generated(traced, family):
     assert written.part("cross").layers[0].n_query == len(written.part("decoder").tokens)
 
 
-@pytest.mark.parametrize("family", ["MBart", "PLBart"])
-def test_a_target_is_what_the_decoder_reads_in_training(family):
+def test_a_target_is_what_the_decoder_reads_in_training():
     """mBART's tokenizer writes the language last, its decoder reads it first."""
     words = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -9.0)]
     words += [(f"▁{word}", -1.0) for word in ("a", "b", "tier")]
     tokenizer = transformers.MBartTokenizer(vocab=words, src_lang="en_XX", tgt_lang="de_DE")
     sizes = CONFIGS["bart"][1] | {"decoder_start_token_id": None, "vocab_size": len(tokenizer)}
-    config = getattr(transformers, f"{family}Config")(**sizes)
-    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
+    model = transformers.MBartForConditionalGeneration(transformers.MBartConfig(**sizes)).eval()
     labels = tokenizer(text_target="a b tier")["input_ids"]
     for target in ("a b tier", labels):
         trace = mha.trace("a b", source=model, tokenizer=tokenizer, target=target)
@@ -414,28 +352,26 @@ def test_the_start_token_may_be_only_in_the_generation_config(refused):
         "nor its generation config has a decoder_start_token_id. Set it there."
     )
     model.generation_config.decoder_start_token_id = 11
-    for target in (TARGET, fast()(TARGET)["input_ids"], None):
+    for target in (TARGET, fast()(TARGET)["input_ids"]):
         trace = mha.trace(TEXT, source=model, tokenizer=fast(), target=target)
         pieces = trace.part("decoder").tokens.pieces
         assert pieces[0] == fast().convert_ids_to_tokens(11)
-        if target is not None:  # without one the model writes its own
-            assert "Tier" in "".join(pieces[1:])
+        assert "Tier" in "".join(pieces[1:])
 
 
-@pytest.mark.parametrize(("family", "prefix"), [("t5", "T5"), ("bart", "Bart")])
 @pytest.mark.slow
-def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, refused, family, prefix):
-    config = module(family).config
+def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, refused):
+    config = module("t5").config
     config.tie_word_embeddings = False
     fast().save_pretrained(tmp_path)
-    getattr(transformers, f"{prefix}Model")(config).save_pretrained(tmp_path)
+    transformers.T5Model(config).save_pretrained(tmp_path)
     message = str(refused(mha.trace, TEXT, source=tmp_path))
     assert message == (
         f"{tmp_path} has no trained weights to write a target with (lm_head.weight is missing from its "
         f"files); type one."
     )
     assert mha.trace(TEXT, source=tmp_path, target=TARGET).part("decoder").tokens.text == TARGET
-    getattr(transformers, f"{prefix}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     assert mha.trace(TEXT, source=tmp_path).kinds == ("encoder", "decoder", "cross")
     huggingface.forget()
 
@@ -449,7 +385,7 @@ def test_a_target_has_the_limit_of_the_decoder(refused):
     assert message == "The target has 5 tokens and BartForConditionalGeneration takes 4."
 
 
-@pytest.mark.parametrize("family", ["roberta", "canine", "longt5", "encoder-decoder", "whisper"])
+@pytest.mark.parametrize("family", ["canine", "longt5", "whisper"])
 def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family, refused):
     """Texts and targets of 1 and 2 tokens, of as many as it takes, one less and one more."""
     model, tokenizer = tiny.model(family), fast("word_piece")
@@ -473,14 +409,6 @@ def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family, refused
     assert state(model) == before
 
 
-def test_a_model_in_memory_needs_no_folder():
-    model = huggingface.adopt(module("bert"), fast("word_piece"), name="mine")
-    trace = huggingface.follow(model, "the animal")
-    assert trace.tokens.pieces[0] == "[CLS]"
-    assert trace.tokens.special == (0, len(trace.tokens) - 1)
-    assert trace.source.name == "mine"
-
-
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_invalid_texts_are_refused(traced, refused, family):
     model, _ = traced(family)
@@ -492,21 +420,14 @@ def test_invalid_texts_are_refused(traced, refused, family):
     ids = str(refused(huggingface.follow, model, [7] * 6, limit=5))
     assert ids == f"The text has 6 tokens and the limit is 5; {model.title} reads it with limit=6."
     [fix] = long.fixes
-    assert (
-        len(huggingface.follow(model, fix["text"], limit=5, target="a" if family == "t5" else None).tokens)
-        == 5
-    )
+    target = "a" if family == "t5" else None
+    assert len(huggingface.follow(model, fix["text"], limit=5, target=target).tokens) == 5
     if family == "bert":
         assert str(refused(huggingface.follow, model, "a", target="b")).endswith(
             "reads one text and writes no other; leave the target out."
         )
     else:
         assert "target is empty" in str(refused(huggingface.follow, model, "a", target=" "))
-    nothing = huggingface.adopt(module("bert"))
-    assert str(refused(huggingface.follow, nothing, "a")) == (
-        "BertModel has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
-        "or the ids of the tokens instead of the text."
-    )
 
 
 SMALL = {"vocab_size": 60, "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}
@@ -517,13 +438,7 @@ SMALL |= {"intermediate_size": 12, "max_position_embeddings": 64, "embedding_siz
     ("family", "settings", "named"),
     [
         ("ConvBert", {"head_ratio": 1, "conv_kernel_size": 3}, "encoder.layer.0.attention.self.key_conv"),
-        (
-            "Nystromformer",
-            {"num_landmarks": 4, "segment_means_seq_len": 4},
-            "encoder.layer.0.attention.self.conv",
-        ),
         ("DebertaV2", {"conv_kernel_size": 3}, "encoder.conv.conv"),
-        ("DebertaV2", {}, None),
         ("SqueezeBert", {"embedding_size": 24}, None),  # its convolutions look at one token each
     ],
 )

@@ -15,7 +15,7 @@ from tests.sources.tiny import fast, module, own_weights
 PAD = 1
 BODIES = {n: [7 + at * 31 % 500 for at in range(n)] for n in (11, 37)}
 TARGET = [9, 8, 12, 10, 11]
-FAMILIES = ("bert", "roberta", "gpt2", "llama", "gemma2", "gpt_oss", "bloom", "falcon", "t5", "bart")
+FAMILIES = ("roberta", "gpt2", "gemma2", "bloom", "falcon", "t5")
 
 
 def padded(body: list[int], side: str) -> tuple[list[int], list[int]]:
@@ -58,19 +58,18 @@ def test_a_padded_text_is_shown_as_the_model_reads_it(family, side):
         if implementation == "sdpa" and not model._supports_sdpa:
             continue
         model.set_attn_implementation(implementation)
-        for body in BODIES.values():
-            ids, mask = padded(body, side)
-            trace = traced(model, ids, attention_mask=mask)
-            assert largest_gap(trace, of_their_own(model, ids, attention_mask=mask), mask) <= 1e-5
-            read = np.array(mask) == 1
-            for layer in trace.layers:
-                if layer.kind != "decoder":
-                    rows = read if layer.kind != "cross" else slice(None)
-                    assert not layer.allowed()[:, rows][..., ~read].any()
-                    assert not layer.weights()[:, rows][..., ~read].any()
+        ids, mask = padded(BODIES[37], side)
+        trace = traced(model, ids, attention_mask=mask)
+        assert largest_gap(trace, of_their_own(model, ids, attention_mask=mask), mask) <= 1e-5
+        read = np.array(mask) == 1
+        for layer in trace.layers:
+            if layer.kind != "decoder":
+                rows = read if layer.kind != "cross" else slice(None)
+                assert not layer.allowed()[:, rows][..., ~read].any()
+                assert not layer.weights()[:, rows][..., ~read].any()
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "gemma2"])
+@pytest.mark.parametrize("family", ["gpt2", "gemma2"])
 def test_positions_are_those_that_the_caller_gives(family):
     model, body = module(family), BODIES[37]
     ids, mask = padded(body, "left")
@@ -85,15 +84,14 @@ def test_positions_are_those_that_the_caller_gives(family):
     assert np.abs(other.layers[0].weights() - trace.layers[0].weights()).max() > 1e-3
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "cohere"])
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
 def test_packed_texts_are_each_what_they_are_alone(family):
     model, ids = module(family), BODIES[37]
     positions = [*range(13), *range(24)]
-    trace = traced(model, ids, position_ids=positions)  # as in a call of the model, with a cache
-    assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
-    model.config.use_cache = False
-    trace = traced(model, ids, position_ids=positions)
-    assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
+    for cache in (True, False):  # with one as in a call of the model
+        model.config.use_cache = cache
+        trace = traced(model, ids, position_ids=positions)
+        assert largest_gap(trace, of_their_own(model, ids, position_ids=positions), [1] * 37) <= 1e-5
     first, second = traced(model, ids[:13]), traced(model, ids[13:])
     for layer, one, other in zip(trace.layers, first.layers, second.layers, strict=True):
         np.testing.assert_allclose(layer.weights()[:, :13, :13], one.weights(), atol=1e-5)
@@ -138,12 +136,7 @@ def test_padding_has_no_answers(refused):
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"attention_mask": [0, 0, *[1] * 10]},
-        {"position_ids": [*range(5), *range(7)]},
-    ],
+    "given", [{"attention_mask": [0, 0, *[1] * 10]}, {"position_ids": [*range(5), *range(7)]}]
 )
 def test_effects_are_those_in_the_model_that_read_these_ids_mask_and_positions(given, tmp_path):
     model = transformers.GPT2LMHeadModel(module("gpt2", n_layer=1).config).eval()
@@ -208,11 +201,7 @@ def test_what_is_no_pair_and_no_result_of_a_tokenizer_is_refused(text, more, sai
 @pytest.mark.parametrize(
     ("family", "given", "said"),
     [
-        (
-            "bert",
-            {"attention_mask": [1, 1]},
-            "of the 3 tokens of the text, (3,) or (1, 3); got the shape (2,).",
-        ),
+        ("bert", {"attention_mask": [1, 1]}, "3 tokens of the text, (3,) or (1, 3); got the shape (2,)."),
         ("bert", {"attention_mask": [[1, 1, 1]] * 2}, "(3,) or (1, 3); got the shape (2, 3)."),
         ("bert", {"attention_mask": "110"}, "(3,) or (1, 3); got a str."),
         ("bert", {"attention_mask": [[1], [1, 0]]}, "(3,) or (1, 3); got a list."),
@@ -242,12 +231,10 @@ def test_other_sources_and_many_texts_refuse_them_by_name(name, refused):
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_whose_words_depend_on_what_padding_takes_is_refused(refused):
     """An index of MiniMax M3 also chooses among hidden keys, by their content."""
-    model, (ids, mask) = (
-        tiny.model("minimax_m3_vl_text"),
-        padded([5 + at * 7 % 80 for at in range(37)], "left"),
-    )
+    model, body = tiny.model("minimax_m3_vl_text"), [5 + at * 7 % 80 for at in range(37)]
+    ids, mask = padded(body, "left")
     message = str(refused(mha.trace, ids, source=model, attention_mask=mask))
     assert message.startswith("With this mask or these positions some tokens may look at nothing")
-    behind, mask = padded(ids[5:], "right")
+    behind, mask = padded(body, "right")
     trace = mha.trace(behind, source=model, attention_mask=mask)
     assert largest_gap(trace, of_their_own(model, behind, attention_mask=mask), mask) <= 1e-5

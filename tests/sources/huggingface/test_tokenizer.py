@@ -46,17 +46,8 @@ def test_a_piece_that_is_written_in_another_way_than_typed_is_at_its_place():
     assert found.text[slice(*found.spans[at])] == "🙂"
 
 
-def test_words_are_those_of_the_text_and_special_pieces_are_alone():
-    found = tokens("word_piece", "The animal didn't.")
-    by_word = {}
-    for piece, word in zip(found.pieces, found.words, strict=True):
-        by_word.setdefault(word, []).append(piece.removeprefix("##"))
-    assert ["".join(parts).casefold() for parts in by_word.values()][:1] == ["[cls]"]
-    assert "didn't" in ["".join(parts) for parts in by_word.values()]
-    assert by_word[max(by_word)] == ["[SEP]"]
-
-
-def test_chinese_words_are_characters():
+def test_words_are_those_of_the_text_and_in_chinese_characters():
+    assert tokens("word_piece", "didn't").words == (0, 1, 1, 1, 1, 2)  # alone are the special pieces
     found = tokens("byte_level", "动物")
     assert found.pieces == ("动·1", "动·2", "动·3", "物·1", "物·2", "物·3")
     assert found.words == (0, 0, 0, 1, 1, 1)
@@ -151,7 +142,7 @@ def test_parts_of_a_character_that_is_not_in_the_text_lose_their_numbers_too():
     assert found.labels == ("🙂", "U+200D", "x·1")
 
 
-@pytest.mark.parametrize("family", ["roberta", "esm", "ibert", "mpnet", "prophetnet", "bert", "bart", "led"])
+@pytest.mark.parametrize("family", ["roberta", "mpnet", "prophetnet", "bert", "bart", "led"])
 def test_a_model_takes_as_many_tokens_as_the_limit_says_and_no_more(family):
     built = tiny.model(family)
     config = built.config

@@ -18,48 +18,17 @@ from tests.parity import tiny
 # What is handed to our function in another way than to the model's own
 
 LONGER = torch.randint(5, 90, (1, 23), generator=torch.Generator().manual_seed(1))
-INDEXED = ["deepseek_v32", "axk2", "dots3_note_text", "glm_moe_dsa", "hy_v4", "mistral_large4"]
-INDEXED += ["mistral_large4_text", "minimax_m3_vl_text"]
 
 
-def indexed(family: str, **more: object) -> torch.nn.Module:
-    """A tiny model with a learned index that chooses 8 keys, or 3 blocks of 3: more than a trial has."""
-    config = tiny.config(family)
-    for part in {id(c): c for c in (config, config.get_text_config())}.values():
-        part.index_topk, part.index_block_size, part.index_topk_blocks = 8, 3, 3
-        if family == "hy_v4":  # an index for each layer
-            part.indexer_types = ["full", "full"]
-        for name, value in more.items():
-            setattr(part, name, value)
-    torch.manual_seed(0)
-    kind = tiny.KINDS[tiny.families()[family]][1]
-    module = kind.from_config(config, attn_implementation="eager").eval()
-    tiny.enliven(module)
-    return module
+# Of a learned index, which chooses more keys than a trial has.
+INDEX = {"index_topk": 8, "index_block_size": 3, "index_topk_blocks": 3}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "family", [INDEXED[0], *(pytest.param(f, marks=pytest.mark.slow) for f in INDEXED[1:])]
-)
-def test_keys_that_a_learned_index_hides_are_hidden_in_longer_texts(family):
-    module = indexed(family)
-    with torch.no_grad():
-        theirs = module(LONGER, output_attentions=True, use_cache=False).attentions
-    trace = mha.trace(LONGER, source=module)
-    assert (trace.source.route, trace.source.notes, trace.source.skipped) == ("attend", (), ())
-    for layer, weights in zip(trace.layers, theirs, strict=True):
-        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-6
-    assert min((weights[0] > 0).sum(-1).max() for weights in theirs) <= 9 < LONGER.shape[1]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "family", [INDEXED[0], INDEXED[-1], *(pytest.param(f, marks=pytest.mark.slow) for f in INDEXED[1:-1])]
-)
+@pytest.mark.parametrize("family", ["deepseek_v32", "minimax_m3_vl_text"])
 def test_a_learned_index_is_kept_with_its_scores_and_what_it_chose(family):
     """Equal to what the model's own indexer returns, and to the highest of its scores."""
-    module, returned = indexed(family), {}
+    module, returned = tiny.model(family, **INDEX), {}
     for name, part in module.named_modules():
         if name.endswith(".indexer"):
             part.register_forward_hook(lambda _, __, out, name=name: returned.update({name: out[0]}))
@@ -83,7 +52,7 @@ def test_a_learned_index_is_kept_with_its_scores_and_what_it_chose(family):
 
 @pytest.mark.filterwarnings("ignore")
 def test_layers_that_share_an_index_share_its_tensors():
-    module = indexed("glm_moe_dsa", indexer_types=["full", "shared"])
+    module = tiny.model("glm_moe_dsa", **INDEX, indexer_types=["full", "shared"])
     one, other = mha.trace(LONGER, source=module).layers
     names = ("index_scores", "index_choice", "dense_mask")
     held = [[shared(layer.tensors)[name].data_ptr() for name in names] for layer in (one, other)]
@@ -93,7 +62,7 @@ def test_layers_that_share_an_index_share_its_tensors():
 @pytest.mark.filterwarnings("ignore")
 def test_texts_with_a_learned_index_are_traced_one_by_one():
     """Among keys with equal scores it chooses others in a padded text: half of its scores are 0."""
-    model = huggingface.adopt(indexed("deepseek_v32"))
+    model = huggingface.adopt(tiny.model("deepseek_v32", **INDEX))
     texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
     for text, trace in zip(texts, outcomes(model, texts, batch=2), strict=True):
         alone = huggingface.follow(model, text)
@@ -112,7 +81,7 @@ def handing(**more: object) -> transformers.LlamaModel:
     return module
 
 
-@pytest.mark.parametrize("value", [3.0, torch.ones(2), True, "wide"])
+@pytest.mark.parametrize("value", [torch.ones(2), True])
 def test_an_argument_that_nobody_knows_refuses_the_route_by_name(value):
     trace = mha.trace(LONGER, source=handing(colour=value))
     assert trace.source.route == "watch"
@@ -182,7 +151,7 @@ def wrong_scale(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_scale_that_is_wrong_by_two_percent_passes_in_no_precision(wrong_scale, dtype):
     model = huggingface.adopt(tiny.model("llama").to(dtype))
     assert model.route.name == "watch"  # which reads the scale that was used
@@ -190,8 +159,8 @@ def test_a_scale_that_is_wrong_by_two_percent_passes_in_no_precision(wrong_scale
     assert [layer.rule.scale for layer in layers] == pytest.approx([1.02 * 8**-0.5] * 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_right_scale_passes_in_half_precision_and_the_model_stays_in_it(dtype):
+def test_a_right_scale_passes_in_half_precision_and_the_model_stays_in_it():
+    dtype = torch.bfloat16
     module = tiny.model("llama").to(dtype)
     model = huggingface.adopt(module)
     assert (model.route.name, model.route.notes) == ("attend", ())
@@ -210,9 +179,8 @@ def little_room(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 4 * numbers * memory.PASS_FACTOR)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_with_room_for_one_layer_each_is_tried_in_float32(little_room, wrong_scale, dtype):
-    module = tiny.model("llama").to(dtype)
+def test_with_room_for_one_layer_each_is_tried_in_float32(little_room, wrong_scale):
+    module = tiny.model("llama").to(torch.float16)
     assert in_float32(module, halves(module)) is not None
     model = huggingface.adopt(module)
     assert (model.route.name, model.route.notes) == ("watch", ())
