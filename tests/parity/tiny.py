@@ -14,7 +14,6 @@ import tokenizers
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from mha_core.sources.huggingface.model import Model
@@ -26,15 +25,13 @@ LONG = (2100, 23)
 POSITIONS, LONG_POSITIONS = 64, 2304
 VOCABULARY = 97
 WORDS = ("<pad>", "<s>", "</s>", "<unk>", *(f"w{number}" for number in range(4, VOCABULARY)))
+MAPPINGS = transformers.models.auto.modeling_auto
 # Which families there are, by the kind of their models. Each is built once, as the first kind that it has.
 KINDS = {
-    "seq2seq": (
-        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        transformers.AutoModelForSeq2SeqLM,
-    ),
-    "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, transformers.AutoModelForMaskedLM),
-    "causal": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForCausalLM),
-    "base": (modeling_auto.MODEL_MAPPING_NAMES, transformers.AutoModel),
+    "seq2seq": (MAPPINGS.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForSeq2SeqLM),
+    "masked": (MAPPINGS.MODEL_FOR_MASKED_LM_MAPPING_NAMES, transformers.AutoModelForMaskedLM),
+    "causal": (MAPPINGS.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForCausalLM),
+    "base": (MAPPINGS.MODEL_MAPPING_NAMES, transformers.AutoModel),
     "inside": (CONFIG_MAPPING, None),  # parts of larger models
 }
 # Models of texts that are only in the mapping of all models, or in none: parts of larger ones, and a few.
@@ -48,62 +45,38 @@ NO_TEXT = {"speech_to_text", "kyutai_speech_to_text"}  # "to text": they read so
 UNMAPPED = {"musicgen", "musicgen_melody", "voxtral_realtime_text"}
 
 HEADS, KV_HEADS, WIDTH, HEAD = 6, 3, 48, 8
-SMALL: dict[str, object] = {
-    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), VOCABULARY),
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size"), WIDTH),
-    **dict.fromkeys(("word_embed_proj_dim", "projection_dim"), WIDTH),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2),
-    **dict.fromkeys(("encoder_layers", "num_encoder_layers"), 2),
-    **dict.fromkeys(("decoder_layers", "num_decoder_layers"), 3),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), HEADS),
-    "encoder_attention_heads": HEADS,
-    "decoder_attention_heads": 4,
-    **dict.fromkeys(("num_key_value_heads", "num_kv_heads", "multi_query_group_num"), KV_HEADS),
-    **dict.fromkeys(("head_dim", "d_kv", "d_head", "global_head_dim", "swa_head_dim"), HEAD),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "d_inner", "n_inner", "hidden_dim"), 40),
-    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "ffn_hidden_size"), 40),
+SMALL: dict[str, object] = (
+    dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), VOCABULARY)
+    | dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size"), WIDTH)
+    | dict.fromkeys(("word_embed_proj_dim", "projection_dim"), WIDTH)
+    | dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2)
+    | dict.fromkeys(("encoder_layers", "num_encoder_layers"), 2)
+    | dict.fromkeys(("decoder_layers", "num_decoder_layers"), 3)
+    | dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), HEADS)
+    | {"encoder_attention_heads": HEADS, "decoder_attention_heads": 4}
+    | dict.fromkeys(("num_key_value_heads", "num_kv_heads", "multi_query_group_num"), KV_HEADS)
+    | dict.fromkeys(("head_dim", "d_kv", "d_head", "global_head_dim", "swa_head_dim"), HEAD)
+    | dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "d_inner", "n_inner", "hidden_dim"), 40)
+    | dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "ffn_hidden_size"), 40)
     # latent attention
-    "q_lora_rank": 12,
-    "kv_lora_rank": 10,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 8,
-    "o_lora_rank": 8,
-    "index_n_heads": 2,
-    "index_head_dim": 8,
+    | {"q_lora_rank": 12, "kv_lora_rank": 10, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+    | {"o_lora_rank": 8, "index_n_heads": 2, "index_head_dim": 8}
     # experts; their sizes are multiples of 8, which the grouped product of torch asks for
-    **dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 4),
-    **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
-    **dict.fromkeys(("n_group", "topk_group", "n_groups", "n_shared_experts", "first_k_dense_replace"), 1),
-    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 16),
-    "moe_shared_expert_intermediate_size": 16,
+    | dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 4)
+    | dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2)
+    | dict.fromkeys(("n_group", "topk_group", "n_groups", "n_shared_experts", "first_k_dense_replace"), 1)
+    | dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 16)
+    | {"moe_shared_expert_intermediate_size": 16}
     # layers that carry a state
-    "conv_L_cache": 3,
-    "mamba_d_state": 4,
-    "mamba_n_heads": 6,
-    "mamba_d_head": 16,
-    "mamba_expand": 2,
-    "mamba_n_groups": 1,
-    "mamba_num_heads": 6,
-    "mamba_head_dim": 16,
-    "ssm_state_size": 4,
-    "linear_num_heads": 3,
-    "linear_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
+    | {"conv_L_cache": 3, "mamba_d_state": 4, "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_expand": 2}
+    | {"mamba_n_groups": 1, "mamba_num_heads": 6, "mamba_head_dim": 16, "ssm_state_size": 4}
+    | {"linear_num_heads": 3, "linear_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 2}
+    | {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
     # the rest
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "sep_token_id": 2,
-    "hidden_size_per_layer_input": 8,
-    "type_vocab_size": 2,
-    "num_hash_functions": 1,
-    "num_hash_buckets": 64,
-}
+    | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    | {"sep_token_id": 2, "hidden_size_per_layer_input": 8, "type_vocab_size": 2}
+    | {"num_hash_functions": 1, "num_hash_buckets": 64}
+)
 EVEN_IF_NONE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id", "sliding_window"})
 PLACES = re.compile(
     r"max_(position_embeddings|seq_len|sequence_length)|n_positions|n_ctx|seq_length"

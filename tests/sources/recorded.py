@@ -93,6 +93,17 @@ class Attention(nn.Module):
         return self.o(heads.transpose(1, 2).flatten(2))
 
 
+class Itself(nn.MultiheadAttention):
+    """Torch's attention of tokens to each other."""
+
+    def __init__(self, **settings):
+        super().__init__(D, H, batch_first=True)
+        self.settings = settings
+
+    def forward(self, x):
+        return super().forward(x, x, x, **self.settings)[0]
+
+
 class SelfAttention(nn.Module):
     """Attention in the manner of nanoGPT: one matrix for q, k and v, causal, with an optional cache."""
 

@@ -114,18 +114,6 @@ def test_the_learned_code_is_the_one_that_a_small_model_has(refused):
     assert error.fixes == ({"source": "random"},)
 
 
-def test_an_effect_is_one_of_the_edited_small_model():
-    change = [edits.Position(code="none")]
-    trace = mha.trace(TIRED, source="mini", edits=change)
-    frame = mha.effects(trace)
-    row = frame.iloc[-1]  # the smallest: the answer is still among the most probable ones
-    off = edits.Output(layer=int(row["layer"]), heads=int(row["head"]))
-    without = mha.trace(TIRED, source="mini", edits=[*change, off])
-    answer = frame.attrs["answer"]
-    value = np.log(dict(without.answers[8])[answer])
-    assert row["effect"] == pytest.approx(value - frame.attrs["value"], abs=1e-4)
-
-
 def test_w_o_is_left_out_where_the_heads_are_as_wide_as_x(refused):
     error = refused(mha.trace, "a b", h=2, d_model=8, d_v=3, edits=[edits.Concatenation()])
     assert "h · d_v = d_model; here they are 6 and 8" in str(error)

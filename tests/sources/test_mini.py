@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.sources import mini
@@ -178,21 +176,6 @@ def test_a_word_outside_the_vocabulary_is_read_and_named_by_its_place():
     }
     assert not any(word in lexicon("en").spares for word in shown)
     assert shown & {"aardvark", "Strasse"}  # as typed
-
-
-PARTS = [*"catdog it.,!’-3(😀[]€猫小动物街…\u0301", " the ", "[MASK]", "[PAD]", "don't", "قط"]
-LETTERS = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
-
-
-@given(text=LETTERS)
-def test_any_text_is_traced_unless_empty(text):
-    try:
-        trace = traced(text)
-    except mha.MhaError:
-        assert not text.strip()
-    else:
-        assert "".join(trace.tokens.pieces[1:]) == "".join(text.split())
-        assert None not in trace.answers[1:]
 
 
 def test_a_callers_own_limit_holds(refused):

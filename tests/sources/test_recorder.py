@@ -3,7 +3,7 @@
 import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -29,11 +29,6 @@ from tests.sources.recorded import (
     recorded,
     refusal,
 )
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -318,15 +313,6 @@ def test_threads_record_only_their_own_calls(normal):
         list(pool.map(work, range(4)))
 
 
-def test_a_thread_without_a_recorder_is_not_recorded(x):
-    with mha.record(tokens=TOKENS) as rec:
-        other = threading.Thread(target=lambda: GPT()(x))
-        other.start()
-        other.join()
-        GPT(layers=1)(x)
-    assert len(rec.trace.layers) == 1
-
-
 def test_a_recorded_model_that_other_threads_use_is_recorded_in_one(x):
     model, other = GPT(), torch.randn(1, 7, D)
     rec = mha.record(model, tokens=TOKENS)
@@ -378,14 +364,9 @@ def test_the_outer_of_two_nested_recorders_has_the_calls_of_both(x):
 
 def test_after_the_block_nothing_is_recorded_also_when_it_failed(x):
     rec = mha.record(tokens=TOKENS)
-
-    def fail():
-        with rec:
-            SelfAttention()(x)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
+    with suppress(ZeroDivisionError), rec:
+        SelfAttention()(x)
+        raise ZeroDivisionError
     SelfAttention()(x)
     assert len(rec.trace.layers) == 1
 

@@ -22,6 +22,7 @@ from tests.sources.recorded import (
     Attention,
     D,
     H,
+    Itself,
     L,
     SelfAttention,
     assert_flowed,
@@ -32,11 +33,6 @@ from tests.sources.recorded import (
 )
 
 BELOW = torch.ones(L, L, dtype=torch.bool).tril()
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
 
 
 class Vision(nn.Module):
@@ -119,15 +115,6 @@ class HeadsFirst(nn.Module):
     def forward(self, x):
         q = torch.stack(self.q(x).split(D_K, dim=-1))
         return self.o(torch.cat(list(torch.softmax(q @ q.mT, -1) @ q), dim=-1))
-
-
-class Itself(nn.MultiheadAttention):
-    def __init__(self, **settings):
-        super().__init__(D, H, batch_first=True)
-        self.settings = settings
-
-    def forward(self, x):
-        return super().forward(x, x, x, **self.settings)[0]
 
 
 def encoder(**settings):

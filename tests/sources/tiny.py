@@ -37,50 +37,23 @@ CONFIGS = {
     "gpt_oss": ("GptOss", WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "deepseek_v3": (
         "DeepseekV3",
-        {
-            "hidden_size": 44,
-            "num_attention_heads": 3,
-            "num_key_value_heads": 3,
-            "num_hidden_layers": 2,
-            "intermediate_size": 52,
-            "moe_intermediate_size": 20,
-            "q_lora_rank": 19,
-            "kv_lora_rank": 23,
-            "qk_rope_head_dim": 10,
-            "qk_nope_head_dim": 13,
-            "v_head_dim": 17,
-            "n_routed_experts": 4,
-            "n_group": 2,
-            "topk_group": 1,
-            "num_experts_per_tok": 2,
-            "first_k_dense_replace": 1,
-        },
+        {"hidden_size": 44, "num_hidden_layers": 2, "intermediate_size": 52, "moe_intermediate_size": 20}
+        | {"num_attention_heads": 3, "num_key_value_heads": 3, "q_lora_rank": 19, "kv_lora_rank": 23}
+        | {"qk_rope_head_dim": 10, "qk_nope_head_dim": 13, "v_head_dim": 17, "n_routed_experts": 4}
+        | {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1},
     ),
     "bloom": ("Bloom", {"hidden_size": 39, "n_head": 3, "n_layer": 2}),
-    "falcon": (
-        "Falcon",
-        {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "alibi": True},
-    ),
+    "falcon": ("Falcon", BERT | {"hidden_size": 42, "alibi": True}),
     "t5": (
         "T5",
         {"d_model": 39, "d_kv": 13, "d_ff": 53, "num_layers": 2, "num_heads": 3, "decoder_start_token_id": 0},
     ),
     "bart": (
         "Bart",
-        {
-            "d_model": 42,
-            "encoder_layers": 2,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 3,
-            "decoder_attention_heads": 6,
-            "encoder_ffn_dim": 53,
-            "decoder_ffn_dim": 47,
-            "max_position_embeddings": 97,
-            "pad_token_id": 1,
-            "bos_token_id": 0,
-            "eos_token_id": 2,
-            "decoder_start_token_id": 2,
-        },
+        {"d_model": 42, "encoder_layers": 2, "decoder_layers": 1, "max_position_embeddings": 97}
+        | {"encoder_attention_heads": 3, "decoder_attention_heads": 6}
+        | {"encoder_ffn_dim": 53, "decoder_ffn_dim": 47, "decoder_start_token_id": 2}
+        | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     ),
 }
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -190,15 +163,9 @@ def state(model: torch.nn.Module) -> list:
     ]
 
 
-TOKENIZER_OF = {
+TOKENIZER_OF = dict.fromkeys(("llama", "t5", "deepseek_v3", "gemma2"), "sentence_piece") | {
+    **dict.fromkeys(("gpt2", "bloom", "gpt_oss"), "byte_level"),
     "bert": "word_piece",
-    "gpt2": "byte_level",
-    "llama": "sentence_piece",
-    "t5": "sentence_piece",
-    "deepseek_v3": "sentence_piece",
-    "bloom": "byte_level",
-    "gpt_oss": "byte_level",
-    "gemma2": "sentence_piece",
 }
 
 

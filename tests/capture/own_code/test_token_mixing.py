@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
-from tests.sources.recorded import TOKENS, Attention, D, L, heads_of, recorded
+from tests.sources.recorded import TOKENS, Attention, D, Itself, L, heads_of, recorded
 
 
 class Residual(nn.Module):
@@ -66,14 +66,6 @@ HARMLESS = {
     "gate": Function(lambda x: x * torch.sigmoid(x.mean(-1, keepdim=True))),
     "reversed twice": Function(lambda x: x.flip(1).tanh().flip(1)),
 }
-
-
-class Itself(nn.MultiheadAttention):
-    def __init__(self):
-        super().__init__(D, 3, batch_first=True)
-
-    def forward(self, x):
-        return super().forward(x, x, x, need_weights=False)[0]
 
 
 def residual(inner, **options):
