@@ -20,15 +20,6 @@ from mha_core.traces.source import RandomSource
 from tests.conftest import assert_close
 
 
-def test_a_word_has_one_vector_wherever_it_stands():
-    vectors = random_weights.word_vectors(("the", "cat", "the", "dog"), 11, seed=0)
-    assert vectors.shape == (4, 11)
-    assert torch.equal(vectors[0], vectors[2])
-    assert torch.equal(random_weights.word_vectors(("dog", "a", "the"), 11, seed=0)[2], vectors[0])
-    assert not torch.isclose(vectors[0], vectors[1]).any()
-    assert not torch.isclose(random_weights.word_vectors(("the",), 11, seed=1)[0], vectors[0]).any()
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -99,14 +90,12 @@ def test_the_source_describes_the_numbers(setting, trace):
         trace.source.seed = 3
 
 
-def test_a_word_has_the_same_vector_in_every_sentence():
+def test_a_word_has_the_same_vector_in_every_sentence_and_each_layer_its_own_matrices():
     one = mha.trace("the cat", h=3, d_model=15, position="none").layers[0]
     other = mha.trace("a dog and THE dog", h=5, d_model=15, position="none").layers[0]
     assert_close(one.x[0], other.x[3], 0)
     assert_close(one.projections.w_q, other.projections.w_q, 0)  # the same W^Q, cut into 3 heads or into 5
 
-
-def test_layers_differ_from_each_other():
     first, second, third = mha.trace("How are you?", h=3, d_model=15, layers=3).layers
     for one, other in ((first, second), (second, third)):
         assert not np.isclose(one.projections.w_q, other.projections.w_q).any()

@@ -1,7 +1,5 @@
 """Models of transformers whose attention is their own code, outside the common interface."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
@@ -122,18 +120,6 @@ def test_a_model_that_a_short_text_changes_for_good_reads_a_long_one_as_if_it_we
         n_query, n_key = layer.weights().shape[1:]
         assert np.abs(layer.weights() - weights[0, :, :n_query, :n_key].numpy()).max() <= 1e-6
     assert (layers[0].weights() == 0).any()  # blocks that are not looked at
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_other():
-    model = huggingface.adopt(tiny.model("big_bird"))
-    texts = [IDS["input_ids"], torch.arange(41)[None] % 53 + 3]
-    alone = [huggingface.flow(model, {"input_ids": ids})[0][1].weights() for ids in texts]
-    with ThreadPoolExecutor(4) as pool:
-        runs = pool.map(
-            lambda n: huggingface.flow(model, {"input_ids": texts[n % 2]})[0][1].weights(), range(8)
-        )
-    assert all(np.array_equal(weights, alone[n % 2]) for n, weights in enumerate(runs))
 
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
