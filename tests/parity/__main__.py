@@ -54,7 +54,6 @@ def sweep(names: list[str], *, missing: bool, workers: int, ray: str | None) -> 
         for section, row in compared(tasks[at : at + EACH * workers], workers, ray):
             print(*filter(None, table.texts(row)), sep="  ", flush=True)
             getattr(result, section)[next(iter(asdict(row).values()))] = row
-            result.keywords |= set(getattr(row, "keywords", ()))
         table.write(result)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = f"{time.monotonic() - began:.0f} s, {spent.ru_utime + spent.ru_stime:.0f} s of a processor"

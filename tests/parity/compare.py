@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from mha_core import edits
 from mha_core.attention.edits import Edit
-from mha_core.capture import collector
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, trial
 from mha_core.sources.huggingface import model as huggingface
@@ -76,7 +75,7 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
         built = tiny.model(family, positions)
     except Exception as error:  # somebody else's model: whatever it is, it is the reason
         return Row(family, kind, "not built", missing=REASONS.get(family) or _short(error))
-    with tempfile.TemporaryDirectory() as folder, keywords() as names:
+    with tempfile.TemporaryDirectory() as folder:
         try:
             door, model, refusal = entered(built, folder, inside=kind == "inside")
         except Exception as error:
@@ -91,8 +90,7 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
         if halves and row.verdict not in ("WRONG", "refused"):
             trace = shown[lengths[-1]].trace
             row = replace(row, edits=edited(model, own, lengths[0]), beside=beside_of(model, trace))
-    row = replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
-    return replace(row, keywords=tuple(sorted(names)))
+    return replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
 
 
 def compare_long(family: str) -> LongRow:
@@ -392,23 +390,6 @@ def watching(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for file, function in before.items():
             setattr(file, name, function)
-
-
-@contextmanager
-def keywords() -> Iterator[set[str]]:
-    """The names of all arguments that models pass to our attention function besides its own, without None."""
-    names, function = set(), collector.attention
-
-    def recording(module, query, key, value, attention_mask, **more):
-        names.update(name for name, value in more.items() if value is not None)
-        return function(module, query, key, value, attention_mask, **more)
-
-    collector.attention = recording
-    try:
-        yield names
-    finally:
-        collector.attention = function
-        huggingface.register()
 
 
 def by_kind(output, trace: AttentionTrace, block: int, *, bands: bool) -> dict[str, list[Tensor]]:

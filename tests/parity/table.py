@@ -49,8 +49,6 @@ trace names all that moves one.
 
 *known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
 
-Keywords that attention was called with: {keywords}.
-
 """
 
 
@@ -75,7 +73,6 @@ class Row:
     beside: str = ""
     known: str = ""
     missing: str = ""
-    keywords: tuple[str, ...] = ()
 
     TITLES = (
         *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11", "weights 41"),
@@ -102,7 +99,6 @@ class Table:
     """The content of `TABLE.md`: rows by their first column."""
 
     version: str = ""
-    keywords: frozenset[str] = frozenset()
     families: dict[str, Row] = field(default_factory=dict)
     long: dict[str, LongRow] = field(default_factory=dict)
 
@@ -122,8 +118,7 @@ SECTIONS = {
 def write(table: Table) -> None:
     """Write the tables, each by name."""
     counts = Counter(row.verdict for row in table.families.values())
-    keywords = ", ".join(f"`{name}`" for name in sorted(table.keywords))
-    lines = [INTRODUCTION.format(version=table.version, exact=EXACT, keywords=keywords)]
+    lines = [INTRODUCTION.format(version=table.version, exact=EXACT)]
     lines += ["| verdict | families | what it means |\n|---|---|---|\n"]
     lines += [f"| {name} | {counts[name]} | {meaning} |\n" for name, meaning in VERDICTS.items()]
     lines += ["\n"]
@@ -138,8 +133,7 @@ def read() -> Table:
     """The content of the tables; an empty table if there are none."""
     text = PATH.read_text(encoding="utf-8") if PATH.exists() else ""
     version = re.search(r"transformers (\d\S*)", text)
-    names = re.search(r"called with: (.*)\.\n", text)
-    table = Table(version[1] if version else "", frozenset(re.findall(r"`(\w+)`", names[1] if names else "")))
+    table = Table(version[1] if version else "")
     kinds = {kind.TITLES: (kind, getattr(table, name)) for name, (kind, _) in SECTIONS.items()}
     kind, rows = None, {}
     for line in text.splitlines():
@@ -159,7 +153,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def texts(row: Row | LongRow) -> list[str]:
     """The cells of a row."""
-    values = [getattr(row, each.name) for each in fields(row)[: len(row.TITLES)]]
+    values = [getattr(row, each.name) for each in fields(row)]
     return ["" if v is None else f"{v:.1e}" if isinstance(v, float) else v.replace("|", "¦") for v in values]
 
 
