@@ -5,17 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
-import transformers
 from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
 from mha_core.traces.verify import split_difference
+from tests.parity import tiny
 from tests.sources.recorded import (
     BATCHES,
     D_K,
     GPT,
-    LONG,
     SOURCE,
     TOKENS,
     VOCABULARY,
@@ -677,15 +676,10 @@ def test_the_module_of_an_exported_program_is_recorded(refused):
 
 @pytest.mark.parametrize(("family", "implementation"), [("mistral", "eager"), ("gpt2", "sdpa")])
 def test_generation_of_a_model_of_transformers_is_recorded(family, implementation, refused):
-    sizes = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
-    if family == "gpt2":
-        config = transformers.GPT2Config(n_embd=D, n_layer=2, n_head=H, n_positions=LONG, **sizes)
-    else:  # its cache forgets what its window of three has passed
-        config = transformers.MistralConfig(
-            hidden_size=24, intermediate_size=11, num_hidden_layers=2, num_attention_heads=6,
-            num_key_value_heads=2, max_position_embeddings=LONG, sliding_window=3, **sizes,
-        )  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation).eval()
+    changed = {"sliding_window": 3} if family == "mistral" else {}  # its cache forgets what that has passed
+    model = tiny.model(family, **changed)
+    model.generation_config.eos_token_id = None
+    model.set_attn_implementation(implementation)
     given = torch.randint(3, VOCABULARY, (1, 4))
     with torch.no_grad(), mha.record(model, tokens=TOKENS) as rec:
         written = model.generate(given, max_new_tokens=4, do_sample=False)
@@ -703,26 +697,23 @@ def test_generation_of_a_model_of_transformers_is_recorded(family, implementatio
         close(layer.weights(), weights[0], 1e-5)
         assert layer.x is not None
         assert layer.knows("w_o")
-    assert trace.layers[0].n_kv_heads == (H if family == "gpt2" else 2)
+    assert trace.layers[0].n_kv_heads == (6 if family == "gpt2" else 3)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "window", "batch"), [(4, 2, 2, 2), (6, 1, 4, 1)])
 def test_a_decoding_step_that_lays_heads_beside_each_other_has_one_query(heads, kv_heads, window, batch):
     """As many heads share a key as there are keys and tokens: its queries are heads of one token."""
-    config = transformers.MistralConfig(
-        hidden_size=8 * heads, head_dim=8, intermediate_size=11, num_hidden_layers=1, vocab_size=VOCABULARY,
-        num_attention_heads=heads, num_key_value_heads=kv_heads, sliding_window=window, pad_token_id=0,
-        eos_token_id=None,
-    )  # fmt: skip
-    model = transformers.MistralForCausalLM._from_config(config, attn_implementation="sdpa").eval()
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": kv_heads, "num_hidden_layers": 1}
+    model = tiny.model("mistral", **sizes, sliding_window=window)
+    model.generation_config.eos_token_id = None
     for length in {heads // kv_heads, window}:
         given = torch.randint(3, VOCABULARY, (batch, 1))
+        model.set_attn_implementation("sdpa")
         with torch.no_grad(), mha.record(model, tokens=TOKENS[:length], item=batch - 1) as rec:
             written = model.generate(given, max_new_tokens=length, do_sample=False)
         model.set_attn_implementation("eager")
         with torch.no_grad():
             [asked] = model(written[:, :-1], output_attentions=True).attentions
-        model.set_attn_implementation("sdpa")
         [layer] = rec.trace.layers
         assert (layer.n_heads, layer.n_kv_heads) == (heads, kv_heads)
         close(layer.weights(), asked[batch - 1], 1e-5)

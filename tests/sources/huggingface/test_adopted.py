@@ -16,6 +16,7 @@ import mha_core as mha
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.batches import same_layer
+from tests.parity import tiny
 from tests.sources.tiny import TEXT, fast, module, own_weights, state
 
 TARGET = {"t5": "Das Tier ging nicht."}
@@ -275,10 +276,8 @@ def test_a_model_is_tried_once_and_freed_with_its_owner(monkeypatch):
 
 @pytest.mark.parametrize("train", [True, False])
 def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
-    sizes = {"vocab_size": 61, "hidden_size": 12, "attention_hidden_size": 12, "num_hidden_layers": 2}
-    config = transformers.RwkvConfig(rescale_every=1, layer_norm_epsilon=1e-12, **sizes)
-    ids = torch.arange(3, 9)[None]
-    model = transformers.RwkvModel(config)
+    ids, model = torch.arange(3, 9)[None], tiny.model("rwkv", rescale_every=1, layer_norm_epsilon=1e-12)
+    model = model.base_model
     with torch.no_grad():
         expected = copy.deepcopy(model).eval()(ids).last_hidden_state
         model.train(train)

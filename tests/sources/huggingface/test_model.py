@@ -426,22 +426,20 @@ def test_invalid_texts_are_refused(traced, refused, family):
         assert "target is empty" in str(refused(huggingface.follow, model, "a", target=" "))
 
 
-SMALL = {"vocab_size": 60, "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}
-SMALL |= {"intermediate_size": 12, "max_position_embeddings": 64, "embedding_size": 12}
-
-
 @pytest.mark.parametrize(
     ("family", "settings", "named"),
     [
-        ("ConvBert", {"head_ratio": 1, "conv_kernel_size": 3}, "encoder.layer.0.attention.self.key_conv"),
-        ("DebertaV2", {"conv_kernel_size": 3}, "encoder.conv.conv"),
-        ("SqueezeBert", {"embedding_size": 24}, None),  # its convolutions look at one token each
+        (
+            "convbert",
+            {"conv_kernel_size": 3, "num_hidden_layers": 1},
+            "encoder.layer.0.attention.self.key_conv",
+        ),
+        ("deberta-v2", {"conv_kernel_size": 3}, "encoder.conv.conv"),
+        ("squeezebert", {}, None),  # its convolutions look at one token each
     ],
 )
 def test_convolutions_over_the_tokens_of_a_text_are_named(family, settings, named):
-    config = getattr(transformers, f"{family}Config")(**SMALL | settings)
-    torch.manual_seed(1)
-    made = getattr(transformers, f"{family}Model")(config).eval()
+    made = tiny.model(family, **settings).base_model
     skipped = mha.trace([7, 8, 9, 10, 11, 12, 13, 14], source=made).source.skipped
     skipped = [reason for reason in skipped if reason.endswith("mixes neighbouring tokens")]
     assert [reason.startswith(named) for reason in skipped] == [True] * bool(named)
