@@ -26,7 +26,7 @@ from tests.sources.recorded import (
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
 
 
-# Ways to write attention: functions of q, k and v to their weights and values, of two texts
+# Ways to write attention: functions of q, k and v to their weights, and values that are not v, of two texts
 
 
 def relative(q, k, v):
@@ -170,8 +170,7 @@ WAYS = {
     "filled in place": guarded(lambda a, sees: a.masked_fill_(~sees, 0), fill=-1e9),
     "renormalised by its mask": guarded(lambda a, sees: a * sees / (a * sees).sum(-1, keepdim=True), there=7),
     "hidden behind the softmax": lambda q, k, v: (
-        (a := torch.softmax(q @ k.mT, -1) * CAUSAL) / a.sum(-1, keepdim=True),
-        v,
+        (a := torch.softmax(q @ k.mT, -1) * CAUSAL) / a.sum(-1, keepdim=True)
     ),
     "a row filled": row_hidden(lambda scores, hidden: scores.masked_fill(hidden, -1e4)),
     "a row filled in place": row_hidden(lambda scores, hidden: scores.masked_fill_(hidden, -1e9)),
@@ -182,43 +181,37 @@ WAYS = {
             hidden & torch.tensor([True, False]).view(2, 1, 1, 1), -torch.inf
         )
     ),
-    "in windows": lambda q, k, v: (
-        torch.softmax(((q @ k.mT).view(1, 2, H, L, L) + WINDOWS.unsqueeze(1).to(q)).view(2, H, L, L), -1),
-        v,
+    "in windows": lambda q, k, v: torch.softmax(
+        ((q @ k.mT).view(1, 2, H, L, L) + WINDOWS.unsqueeze(1).to(q)).view(2, H, L, L), -1
     ),
-    "times ones": lambda q, k, v: (torch.softmax(q @ k.mT * torch.ones(H, 1, 1).to(q), -1), v),
-    "divided by equal numbers": lambda q, k, v: (
-        torch.softmax(q @ k.mT / torch.full((1, L), 2.0).to(q), -1),
-        v,
-    ),
+    "times ones": lambda q, k, v: torch.softmax(q @ k.mT * torch.ones(H, 1, 1).to(q), -1),
+    "divided by equal numbers": lambda q, k, v: torch.softmax(q @ k.mT / torch.full((1, L), 2.0).to(q), -1),
     "relative": relative,
     "padded": padded,
-    "by words": lambda q, k, v: (torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1), v),
+    "by words": lambda q, k, v: torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1),
     "upcast": upcast,
-    "capped": lambda q, k, v: (torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1), v),
+    "capped": lambda q, k, v: torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1),
     "same keys": same_keys,
     "exponentials": exponentials,
     "exponentials hidden afterwards": exponentials_hidden_afterwards,
     "stable by one number": stable_by_one_number,
-    "logarithm": lambda q, k, v: (F.log_softmax(q @ k.mT * 0.3, dim=-1).exp(), v),
-    "special": lambda q, k, v: (torch.special.softmax(q @ k.mT, -1), v),
+    "logarithm": lambda q, k, v: F.log_softmax(q @ k.mT * 0.3, dim=-1).exp(),
+    "special": lambda q, k, v: torch.special.softmax(q @ k.mT, -1),
     # Keys before queries: each column sums to 1.
-    "columns": lambda q, k, v: (
-        torch.softmax((k @ q.mT).masked_fill(~CAUSAL.mT, -1e9), dim=-2).transpose(-2, -1),
-        v,
+    "columns": lambda q, k, v: torch.softmax((k @ q.mT).masked_fill(~CAUSAL.mT, -1e9), dim=-2).transpose(
+        -2, -1
     ),
-    "transposed": lambda q, k, v: (torch.softmax((k @ q.mT).transpose(-1, -2) / 3, -1), v),
+    "transposed": lambda q, k, v: torch.softmax((k @ q.mT).transpose(-1, -2) / 3, -1),
     "heads last": heads_last,
     "sink": sink,
     "factor for each head": factor_for_each_head,
     "values first": values_first,
     "values by einsum": values_by_einsum,
-    "einsum of tokens first": lambda q, k, v: (
-        torch.einsum("ibnd,jbnd->bnij", q.permute(2, 0, 1, 3), k.permute(2, 0, 1, 3)).softmax(-1),
-        v,
-    ),
+    "einsum of tokens first": lambda q, k, v: torch.einsum(
+        "ibnd,jbnd->bnij", q.permute(2, 0, 1, 3), k.permute(2, 0, 1, 3)
+    ).softmax(-1),
     "einsum of keys first": einsum_of_keys_first,
-    "einsum with dots": lambda q, k, v: (torch.einsum("...id,...jd->...ij", q, k).softmax(-1), v),
+    "einsum with dots": lambda q, k, v: torch.einsum("...id,...jd->...ij", q, k).softmax(-1),
     "overwritten by yes and no": overwritten_by_yes_and_no,
     "overwritten row by row": overwritten_row_by_row,
     "left padding": left_padding,
@@ -232,7 +225,8 @@ def test_every_way_to_a_softmax_is_followed(subtests):
             seen = []
 
             def model(way=way, given=(q, k, v), seen=seen):
-                weights, values, *output = way(*given)
+                made = way(*given)
+                weights, values, *output = made if isinstance(made, tuple) else (made, given[2])
                 seen[:] = weights, values
                 return output[0] if output else weights @ values
 

@@ -90,15 +90,15 @@ def masked_by_name(q, k, v):
 OWN = {
     "plain": plain,
     "scaled before": scaled_before,
-    "keys scaled before": lambda q, k, v: (torch.softmax(q @ (k.mT / torch.tensor(3.0)), -1), v),
+    "keys scaled before": lambda q, k, v: torch.softmax(q @ (k.mT / torch.tensor(3.0)), -1),
     "bloom": bloom,
     "in place": in_place,
     "where": where,
     "gpt": gpt,
-    "capped": lambda q, k, v: (F.softmax(torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + FADED, dim=-1), v),
-    "added then scaled": lambda q, k, v: (F.softmax((FADED + q @ k.mT + T5) / 4.0, dim=-1), v),
+    "capped": lambda q, k, v: F.softmax(torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + FADED, dim=-1),
+    "added then scaled": lambda q, k, v: F.softmax((FADED + q @ k.mT + T5) / 4.0, dim=-1),
     # Content and place, each its own product, as in DeBERTa or LiLT.
-    "two products": lambda q, k, v: (F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1), v),
+    "two products": lambda q, k, v: F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1),
     "two steps": two_steps,
     "arguments by name": by_names,
     "a mask by name": masked_by_name,
@@ -113,7 +113,8 @@ class Own(nn.Module):
         self.way, self.inner = way, nn.ModuleList()
 
     def forward(self, q, k, v):
-        weights, v = self.way(q, k, v)
+        made = self.way(q, k, v)
+        weights, v = made if isinstance(made, tuple) else (made, v)
         return weights, weights @ v
 
 
@@ -194,12 +195,12 @@ def keys_changed(q, k, v):
 
 UNSUPPORTED = {
     "talking": talking,
-    "times a table": lambda q, k, v: (F.softmax(q @ k.mT * FREE, dim=-1), v),
+    "times a table": lambda q, k, v: F.softmax(q @ k.mT * FREE, dim=-1),
     "thinned": thinned,
     "behind our back": behind_our_back,
     "keys changed": keys_changed,
-    "random drops": lambda q, k, v: (F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True), v),
-    "gated": lambda q, k, v: (F.softmax(q @ k.mT * (FREE > 0), dim=-1), v),
+    "random drops": lambda q, k, v: F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True),
+    "gated": lambda q, k, v: F.softmax(q @ k.mT * (FREE > 0), dim=-1),
 }
 
 
@@ -229,8 +230,8 @@ def row_set_in_a_view(q, k, v):
 
 
 ROWS_CHANGED = {
-    "gated row": lambda q, k, v: (F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1), v),
-    "zeroed row": lambda q, k, v: (F.softmax(q @ k.mT, dim=-1).masked_fill(ROW & (FREE < 0), 0.0), v),
+    "gated row": lambda q, k, v: F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1),
+    "zeroed row": lambda q, k, v: F.softmax(q @ k.mT, dim=-1).masked_fill(ROW & (FREE < 0), 0.0),
     "row set": row_set,
     "row set in a view": row_set_in_a_view,
 }
