@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import cache
 
 import numpy as np
 import torch
@@ -171,15 +172,12 @@ TOKENIZER_OF = dict.fromkeys(("llama", "t5", "deepseek_v3", "gemma2"), "sentence
 
 def folders(tmp_path_factory):
     """`make("bert")`: the path of a folder with that model and its tokenizer, made once."""
-    made = {}
 
+    @cache
     def make(family: str, tokenizer: str = "") -> str:
-        kind = tokenizer or TOKENIZER_OF[family]
-        if (family, kind) not in made:
-            path = tmp_path_factory.mktemp(family)
-            module(family).save_pretrained(path)
-            fast(kind).save_pretrained(path)
-            made[family, kind] = str(path)
-        return made[family, kind]
+        path = tmp_path_factory.mktemp(family)
+        module(family).save_pretrained(path)
+        fast(tokenizer or TOKENIZER_OF[family]).save_pretrained(path)
+        return str(path)
 
     return make

@@ -6,6 +6,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -38,16 +39,11 @@ ROTARY = {
 @pytest.fixture(scope="module")
 def traced(folder):
     """A model as it was loaded and its trace, made once."""
-    made = {}
 
+    @cache
     def make(family: str):
-        if family not in made:
-            model = huggingface.load(str(folder(family)))
-            made[family] = (
-                model,
-                huggingface.follow(model, TEXT, target=TARGET if family in WRITERS else None),
-            )
-        return made[family]
+        model = huggingface.load(str(folder(family)))
+        return model, huggingface.follow(model, TEXT, target=TARGET if family in WRITERS else None)
 
     return make
 
@@ -136,13 +132,8 @@ def test_layers_without_attention_are_named_beside_those_that_are_shown():
 
 ROPES = {
     "dynamic": {"rope_type": "dynamic", "factor": 2.0},
-    "longrope": {
-        "rope_type": "longrope",
-        "factor": 4.0,
-        "short_factor": [1.0] * 7,
-        "long_factor": [float(n) for n in range(1, 8)],
-        "original_max_position_embeddings": 16,
-    },
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 16}
+    | {"short_factor": [1.0] * 7, "long_factor": [float(n) for n in range(1, 8)]},
 }
 LENGTHS = (41, 11, 37, 23, 17, 29, 13, 31)  # beyond 16 tokens the codes are other ones
 

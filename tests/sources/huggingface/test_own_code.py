@@ -1,5 +1,7 @@
 """Models of transformers whose attention is their own code, outside the common interface."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -20,14 +22,12 @@ IDS = {"input_ids": torch.tensor([[5, 17, 8, 41, 29, 3, 17, 11, 23, 2, 37]])}
 @pytest.fixture(scope="module")
 def adopted():
     """`adopted("bloom")`: such a model, made ours once, and its layers for `IDS`."""
-    known = {}
 
+    @cache
     def make(family: str):
-        if family not in known:
-            built = tiny.model(family)
-            model = huggingface.adopt(built, tiny.tokenizer(built), name=family)
-            known[family] = model, *huggingface.flow(model, IDS)[:2]
-        return known[family]
+        built = tiny.model(family)
+        model = huggingface.adopt(built, tiny.tokenizer(built), name=family)
+        return model, *huggingface.flow(model, IDS)[:2]
 
     return make
 
