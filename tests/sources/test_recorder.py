@@ -198,6 +198,8 @@ def test_calls_that_do_not_fit_compute_and_are_refused_on_access(x, normal):
     itself = lambda given: torchs(given, given, given)  # noqa: E731
     rows = torch.nested.nested_tensor([normal(L, H, 4)] * 2, layout=torch.jagged).transpose(1, 2)
     cross = normal(1, 1, L, 4), *[normal(1, 1, 5, 4)] * 2
+    room = torch.ones(L, 20, dtype=torch.bool).tril()  # of a cache, of which some that is unused is seen
+    room[6, 19] = True
     for model, given, options, words in (
         (nn.Linear(D, D), (x,), {}, "scaled_dot_product_attention and multi_head_attention_forward"),
         (nn.Linear(D, D), (x,), {}, "mha.from_tensors"),
@@ -206,6 +208,7 @@ def test_calls_that_do_not_fit_compute_and_are_refused_on_access(x, normal):
         *((SelfAttention(), (x[:1],), {"item": at}, "items 0 to 0; item") for at in (1, -2, 5, 10**30)),
         *((itself, (x[:1],), {"item": at}, "The batch has items 0 to 0; item") for at in (1, -2, 10**30)),
         (sdpa, cross, {}, "keys="),
+        (sdpa, (normal(1, H, L, 4), *[normal(1, H, 20, 4)] * 2, room), {}, "7 queries and 20 keys"),
         (sdpa, [normal(3, L, 4)] * 3, {}, "3 heads or texts"),
         *((sdpa, [normal(6, L, 4)] * 3, {"batch": n}, "one text at a time, with batch=1") for n in (2, None)),
         (sdpa, (rows, rows, rows), {}, "nested"),

@@ -478,25 +478,12 @@ def test_functions_without_modules_tell_passes_apart_by_their_calls(refused):
     assert "what is one pass belongs into one module or function" in str(refused(lambda: rec.trace))
 
 
-def test_room_of_a_cache_that_is_seen_is_not_left_out(normal):
-    q, k = normal(1, H, L, D_K), normal(1, H, 20, D_K, seed=1)
-    sees = torch.ones(L, 20, dtype=torch.bool).tril()
-    sees[6, 19] = True
-    assert "7 queries and 20 keys" in refusal(F.scaled_dot_product_attention, q, k, k, sees)
-
-
 # An item that is read in parts
 
 
-class Windows(nn.Module):
+def in_windows(attention):
     """Seven tokens to a window, the windows of all pictures in one batch, as in Swin."""
-
-    def __init__(self):
-        super().__init__()
-        self.attn = Itself()
-
-    def forward(self, x):
-        return self.attn(x.reshape(-1, L, D)).reshape(x.shape)
+    return nn.Sequential(nn.Unflatten(1, (4, L)), nn.Flatten(0, 1), attention)
 
 
 class Axes(nn.Module):
@@ -516,12 +503,12 @@ class Axes(nn.Module):
 def test_one_part_of_an_item_is_shown_and_the_others_named(normal):
     x = normal(1, 28, D)
     for part in (0, 3):
-        for model in (Windows(), Axes(True), Axes(False)):
+        for model in (in_windows(Itself()), Axes(True), Axes(False)):
             trace = recorded(model, x, part=part)
             [layer] = trace.layers
             own = x[:, 7 * part : 7 * part + 7]
-            if isinstance(model, Windows):
-                assert_flowed(trace, model.attn, own)
+            if isinstance(model, nn.Sequential):
+                assert_flowed(trace, model[-1], own)
             else:
                 q, k, _ = map(heads_of, model.qkv(own).chunk(3, dim=-1))
                 close(layer.weights(), torch.softmax(q @ k.mT / (2 if model.fused else 1), -1)[0])
@@ -529,19 +516,10 @@ def test_one_part_of_an_item_is_shown_and_the_others_named(normal):
             assert f"it reads the item in 4 parts. Part {part}, from 0, is shown" in reason
 
 
-class Inner(nn.Module):
-    def __init__(self, fused, folded):
-        super().__init__()
-        self.part = Axes(fused, folded)
-
-    def forward(self, x):
-        return self.part(x.view(4, L, D))
-
-
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("folded", [True, False])
 def test_one_text_that_is_read_in_parts_has_no_more_heads_than_each_part(normal, fused, folded):
-    model, x = Inner(fused, folded), normal(1, 28, D)
+    model, x = in_windows(Axes(fused, folded)), normal(1, 28, D)
     one, other = (recorded(model, x, part=2, batch=batch) for batch in (None, 1))
     assert one.layers[0].n_heads == other.layers[0].n_heads == H
     np.testing.assert_array_equal(one.layers[0].weights(), other.layers[0].weights())
@@ -593,20 +571,20 @@ class Product(nn.Module):
 
 
 def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
-    one, table = normal(1, 28, D), normal(3, 28, D)
+    one, table, windows = normal(1, 28, D), normal(3, 28, D), in_windows(Itself())
     q, k, v = torch.randn(6, L, D_K), torch.randn(6, 5, D_K), torch.randn(6, 5, 2)
     latents, memory, both = Latents(), torch.randn(1, H, 2, D_K), ["a", "b"]
     said = "It has 2 queries, and Latents reads one token of each text"
     assert said in refusal(latents, torch.randn(1, 1, D), memory, tokens=both, of=latents)
     for model, given, options, said in (
-        (Windows(), table, {"item": 1}, "reads 12 sequences at once, and the model was given 3 items"),
-        (Windows(), one, {"item": 1}, "items 0 to 0; item 1"),
-        (Windows(), one, {"part": 4}, "parts 0 to 3; part 4"),
+        (windows, table, {"item": 1}, "reads 12 sequences at once, and the model was given 3 items"),
+        (windows, one, {"item": 1}, "items 0 to 0; item 1"),
+        (windows, one, {"part": 4}, "parts 0 to 3; part 4"),
         (GPT(), table[:, :L], {"part": 1}, "part is 1, and no layer reads its item in parts"),
-        (Windows(), table, {}, "batch=1 if all of them are parts of one"),
+        (windows, table, {}, "batch=1 if all of them are parts of one"),
     ):
         assert said in refusal(model, given, **options)
-    assert "it reads the item in 12 parts" in recorded(Windows(), table, batch=1, part=7).source.skipped[0]
+    assert "it reads the item in 12 parts" in recorded(windows, table, batch=1, part=7).source.skipped[0]
     assert "It has 6 heads or texts" in refusal(Product(), q, k, v, keys=SOURCE)
     assert_flowed(recorded(Product(), q, k, v, keys=SOURCE, batch=1), Product(), q, k, v)
     for fused in (True, False):  # with equal texts the folding is unknown
