@@ -93,6 +93,17 @@ class Attention(nn.Module):
         return self.o(heads.transpose(1, 2).flatten(2))
 
 
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given):
+        return self.function(*given)
+
+
 class Itself(nn.MultiheadAttention):
     """Torch's attention of tokens to each other."""
 

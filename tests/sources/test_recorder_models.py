@@ -20,6 +20,7 @@ from tests.sources.recorded import (
     VOCABULARY,
     Attention,
     D,
+    Function,
     H,
     Itself,
     L,
@@ -167,26 +168,24 @@ def test_heads_that_are_not_joined_stay_layers_of_one_head():
     assert_flowed(trace, call, x)
 
 
-class Pool(nn.Module):
-    """One learned query looks at all tokens."""
-
-    def forward(self, x):
-        return torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(x).mT, -1) @ heads_of(x)
+def pool(x):
+    """One query of its own looks at all tokens."""
+    return torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(x).mT, -1) @ heads_of(x)
 
 
 def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
-    model, x = nn.Sequential(SelfAttention(fused=False), Pool()), torch.randn(1, L, D)
+    model, x = nn.Sequential(SelfAttention(fused=False), Function(pool)), torch.randn(1, L, D)
     trace = recorded(model, x)
     assert len(trace.layers) == 1
     [skipped] = trace.source.skipped
-    assert "(Pool): 1 queries and 7 keys; the tokens allow 7 and 7." in skipped
+    assert "(Function): 1 queries and 7 keys; the tokens allow 7 and 7." in skipped
     assert "test_recorder_models.py:" in skipped
     with mha.record(tokens=TOKENS) as rec:  # what has no labels can be looked at all the same
         model(x)
-    [pool] = rec.unlabelled
-    close(pool.weights(), torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(model[0](x)).mT, -1)[0])
+    [layer] = rec.unlabelled
+    close(layer.weights(), torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(model[0](x)).mT, -1)[0])
     assert "1 queries and 7 keys" in refusal(model, x, misfit="raise")
-    assert "mha.from_weights(torch.cat(steps, dim=-2)" in refusal(Pool(), x)
+    assert "mha.from_weights(torch.cat(steps, dim=-2)" in refusal(Function(pool), x)
     said = refusal(model, x, tokens=TOKENS[:6])
     assert "7 queries and 7 keys; the tokens allow 6 and 6. Give one" in said
     assert "misfit" in str(refused(lambda: mha.record(tokens=TOKENS, misfit="drop")))
@@ -556,25 +555,17 @@ def test_heads_or_texts_in_turn_are_not_mismistaken_for_each_other(normal):
     assert len(recorded(InTurn("module"), normal(1, L, D)).layers) == 1
 
 
-class Latents(nn.Module):
-    """Reads one token of a text, and looks at all that came before with several queries of its own."""
-
-    def forward(self, x, memory):
-        return F.scaled_dot_product_attention(torch.randn(1, H, 2, D_K), memory, memory)
-
-
-class Product(nn.Module):
-    """Attention as a module of its own, whose inputs q, k and v have heads and texts in one axis."""
-
-    def forward(self, q, k, v):
-        return torch.softmax(q @ k.mT, -1) @ v
+def product(q, k, v):
+    return torch.softmax(q @ k.mT, -1) @ v
 
 
 def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
     one, table, windows = normal(1, 28, D), normal(3, 28, D), in_windows(Itself())
     q, k, v = torch.randn(6, L, D_K), torch.randn(6, 5, D_K), torch.randn(6, 5, 2)
-    latents, memory, both = Latents(), torch.randn(1, H, 2, D_K), ["a", "b"]
-    said = "It has 2 queries, and Latents reads one token of each text"
+    # Several queries of its own for one token that is read, which look at all that came before.
+    latents = Function(lambda x, y: F.scaled_dot_product_attention(torch.randn(1, H, 2, D_K), y, y))
+    memory, both = torch.randn(1, H, 2, D_K), ["a", "b"]
+    said = "It has 2 queries, and Function reads one token of each text"
     assert said in refusal(latents, torch.randn(1, 1, D), memory, tokens=both, of=latents)
     for model, given, options, said in (
         (windows, table, {"item": 1}, "reads 12 sequences at once, and the model was given 3 items"),
@@ -585,26 +576,26 @@ def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
     ):
         assert said in refusal(model, given, **options)
     assert "it reads the item in 12 parts" in recorded(windows, table, batch=1, part=7).source.skipped[0]
-    assert "It has 6 heads or texts" in refusal(Product(), q, k, v, keys=SOURCE)
-    assert_flowed(recorded(Product(), q, k, v, keys=SOURCE, batch=1), Product(), q, k, v)
+    module = Function(product)  # whose inputs have heads and texts in one axis
+    assert "It has 6 heads or texts" in refusal(module, q, k, v, keys=SOURCE)
+    assert_flowed(recorded(module, q, k, v, keys=SOURCE, batch=1), module, q, k, v)
     for fused in (True, False):  # with equal texts the folding is unknown
         same = torch.randn(1, L, D).expand(2, -1, -1)
         said = refusal(Folded(fused, False), same, batch=2, item=1)
         assert "cannot be told where the 2 texts are" in said
     for heads, texts in ((4, 1), (4, 3)):  # without modules the number of texts is asked for
         q, k, v = torch.randn(3, heads, texts, L, D_K)
-        product = lambda q=q, k=k, v=v: Product()(q, k, v)  # noqa: E731
-        assert f"It has {heads} × {texts} heads or texts" in refusal(product)
+        assert f"It has {heads} × {texts} heads or texts" in refusal(module, q, k, v)
         for batch, item, own in ((texts, texts - 1, (slice(None), -1)), (heads, 2, 2)):
-            [layer] = recorded(product, batch=batch, item=item).layers
+            [layer] = recorded(module, q, k, v, batch=batch, item=item).layers
             close(layer.weights(), torch.softmax(q @ k.mT, -1)[own])
     for batch in (None, 2):  # as with rows of a table: batch= would make heads of them
-        for call in (F.scaled_dot_product_attention, lambda *given: Product.forward(None, *given)):
+        for call in (F.scaled_dot_product_attention, product):
             given = torch.randn(3, 2, 4, H, L, D_K)
             assert "It has 2 × 4 × 3 heads or parts of texts" in refusal(call, *given, batch=batch)
             assert "heads or parts of texts" in refusal(call, *given[:, 1:])
             assert recorded(call, *given[:, 1:], batch=1).layers[0].n_heads == 4 * H
-    said = refusal(lambda q: Product.forward(None, q, q, q), torch.randn(H, L, D_K))
+    said = refusal(product, *[torch.randn(H, L, D_K)] * 3)
     assert "It has 3 heads or texts, and it cannot be told how many texts there are; give batch=" in said
     assert "mha.from_tensors" in said
 
@@ -612,22 +603,15 @@ def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
 # Other layers, programs and libraries
 
 
-class Recurrent(nn.Module):
-    """A recurrent layer, with attention behind it or not."""
-
-    def __init__(self, attn):
-        super().__init__()
-        self.rnn, self.attn = nn.LSTM(D, D, batch_first=True), attn
-
-    def forward(self, x):
-        return self.attn(self.rnn(x)[0])
+def recurrent(attention):
+    return nn.Sequential(nn.LSTM(D, D, batch_first=True), Function(lambda made: made[0]), attention)
 
 
 @pytest.mark.parametrize("of_model", [True, False])
 def test_layers_that_mix_tokens_by_other_means_are_named(of_model):
-    model, x = Recurrent(SelfAttention()), torch.randn(1, L, D)
+    model, x = recurrent(SelfAttention()), torch.randn(1, L, D)
     given = model if of_model else None
-    named = "rnn: LSTM mixes tokens by other means than attention."
+    named = "0: LSTM mixes tokens by other means than attention."
     assert recorded(model, x, of=given).source.skipped == (named,)
     assert refusal(model, x, of=given, misfit="raise") == named
 
@@ -638,7 +622,7 @@ def test_layers_that_mix_tokens_by_other_means_are_named(of_model):
     assert (
         "0: MSDeformAttn mixes tokens by other means" in recorded(sampling, x, of=sampling).source.skipped[0]
     )
-    alone = Recurrent(nn.Identity())
+    alone = recurrent(nn.Identity())
     assert refusal(alone, x, of=alone).endswith(named)
 
 

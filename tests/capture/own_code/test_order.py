@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
-from tests.capture.own_code.test_token_mixing import Function
-from tests.sources.recorded import GPT, TOKENS, VOCABULARY, Attention, D, H, L, SelfAttention
+from tests.sources.recorded import GPT, TOKENS, VOCABULARY, Attention, D, Function, H, L, SelfAttention
 
 PADDED = (torch.arange(L) < 5).float()[:, None]
 PIXELS = [f"px{at}" for at in range(16)]

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
-from tests.sources.recorded import TOKENS, Attention, D, Itself, L, heads_of, recorded
+from tests.sources.recorded import TOKENS, Attention, D, Function, Itself, L, heads_of, recorded
 
 
 class Residual(nn.Module):
@@ -16,15 +16,6 @@ class Residual(nn.Module):
 
     def forward(self, x):
         return x + self.inner(self.norm(x))
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 class Convolution(nn.Conv1d):
