@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
+from tests.sources.recorded import Function, refusal
 from tests.sources.recorded import recorded as recorded_call
-from tests.sources.recorded import refusal
 
 D, H, D_K = 12, 3, 4
 SIDE, WINDOW = 8, 4
@@ -134,31 +134,14 @@ def test_tokens_may_have_their_order_from_a_part_of_the_module_that_folds_them()
         np.testing.assert_allclose(whole.weights(rows=own, keys=own), one.weights(), atol=1e-6)
 
 
-class InParts(nn.Module):
-    """Its attention is given the item in parts; the module around it is given a picture."""
-
-    def __init__(self):
-        super().__init__()
-        self.block = nn.Sequential(InPart())
-
-    def forward(self, x):
-        return self.block(x.view(1, 2, WINDOW, 2, WINDOW, D).transpose(2, 3).reshape(1, PARTS, ROWS, D))
-
-
-class InPart(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attn = WindowAttention("kernel")
-
-    def forward(self, x):
-        return self.attn(x[0])[None]
-
-
 def test_the_order_is_that_of_the_module_around_those_that_are_given_parts():
-    trace = recorded(InParts(), x := torch.randn(1, SIDE, SIDE, D))
-    assert "in which InParts has them, 8 × 8." in trace.source.notes[0]
+    """Attention is given the item in parts; the module around it is given a picture."""
+    whole = Function(lambda x: x.view(1, 2, WINDOW, 2, WINDOW, D).transpose(2, 3).reshape(1, PARTS, ROWS, D))
+    parts = nn.Sequential(nn.Sequential(nn.Flatten(0, 1), WindowAttention("kernel")))
+    trace = recorded(nn.Sequential(whole, parts), x := torch.randn(1, SIDE, SIDE, D))
+    assert "in which Sequential has them, 8 × 8." in trace.source.notes[0]
     np.testing.assert_array_equal(trace.layers[0].allowed(0)[0, :8], [True] * 4 + [False] * 4)
-    inner = recorded(InParts().block, x.view(1, PARTS, ROWS, D))
+    inner = recorded(parts, x.view(1, PARTS, ROWS, D))
     assert "in which 0 has them, part by part." in inner.source.notes[0]
 
 
