@@ -28,17 +28,6 @@ class Model(nn.Module):
         return self.way(self.attn, *self.parts, *given)
 
 
-class Slots(nn.Module):
-    """As many learned queries, keys or both as there are tokens."""
-
-    def __init__(self, *learned):
-        super().__init__()
-        self.table, self.learned, self.attn = nn.Parameter(torch.randn(1, L, D)), learned, Attention()
-
-    def forward(self, x):
-        return self.attn(*(self.table if name in self.learned else x for name in "qk"))
-
-
 class Channels(nn.Module):
     """Attention over 16 channels, as many as pixels."""
 
@@ -88,9 +77,16 @@ REFUSED = {
     ),
     "another item": (Model(lambda attn, x: attn(x[[1, 2, 0]])[[2, 0, 1]]), ORDER),
     "over the batch": (Model(lambda attn, x: attn(x.transpose(0, 1)).transpose(0, 1)), ORDER),
-    "learned queries": (Slots("q"), "its queries do not change with the tokens"),
-    "learned keys": (Slots("k"), "its keys and values do not change with the tokens"),
-    "latents": (Slots("q", "k"), LEARNED),
+    # As many learned queries, keys or both as there are tokens.
+    "learned queries": (
+        Model(lambda attn, table, x: attn(table.weight[None], x), nn.Embedding(L, D)),
+        "its queries do not change with the tokens",
+    ),
+    "learned keys": (
+        Model(lambda attn, table, x: attn(x, table.weight[None]), nn.Embedding(L, D)),
+        "its keys and values do not change with the tokens",
+    ),
+    "latents": (Model(lambda attn, table, x: attn(table.weight[None]), nn.Embedding(L, D)), LEARNED),
     "a second layer": (Model(lambda attn, one, x: attn(one(x).flip(1)), Attention()), ORDER),
 }
 OF_CHANNELS = {
