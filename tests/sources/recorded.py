@@ -94,14 +94,14 @@ class Attention(nn.Module):
 
 
 class Function(nn.Module):
-    """A function as a module."""
+    """A function of modules and of what is given, as a module."""
 
-    def __init__(self, function):
+    def __init__(self, function, *parts):
         super().__init__()
-        self.function = function
+        self.function, self.parts = function, nn.ModuleList(parts) if parts else ()
 
     def forward(self, *given):
-        return self.function(*given)
+        return self.function(*self.parts, *given)
 
 
 class Itself(nn.MultiheadAttention):

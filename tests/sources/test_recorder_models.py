@@ -35,86 +35,65 @@ from tests.sources.recorded import (
 BELOW = torch.ones(L, L, dtype=torch.bool).tril()
 
 
-class Vision(nn.Module):
-    """Attention in the manner of timm: q, k and v unbound from one tensor, q and k normalised."""
-
-    def __init__(self):
-        super().__init__()
-        self.qkv, self.norm = nn.Linear(D, 3 * D, bias=False), nn.LayerNorm(D_K)
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).reshape(len(x), -1, 3, H, D_K).permute(2, 0, 3, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(self.norm(q), self.norm(k), v, scale=0.3)
-        return y.transpose(1, 2).flatten(2)
+def vision(qkv, norm, x):
+    """As in timm: q, k and v unbound from one tensor, q and k normalised."""
+    q, k, v = qkv(x).reshape(len(x), -1, 3, H, D_K).permute(2, 0, 3, 1, 4).unbind(0)
+    return F.scaled_dot_product_attention(norm(q), norm(k), v, scale=0.3).transpose(1, 2).flatten(2)
 
 
-class Grouped(nn.Module):
-    """Heads that share keys: repeated, or in products by einsum."""
-
-    def __init__(self, repeated):
-        super().__init__()
-        self.repeated, self.to_q, self.to_kv = repeated, nn.Linear(D, 6 * D_K), nn.Linear(D, 2 * 2 * D_K)
-
-    def forward(self, x):
-        q, (k, v) = heads_of(self.to_q(x)), map(heads_of, self.to_kv(x).chunk(2, dim=-1))
-        if self.repeated:
-            k, v = (part.repeat_interleave(3, dim=1) for part in (k, v))
-            return torch.softmax(q @ k.mT * D_K**-0.5, dim=-1) @ v
-        dots = torch.einsum("bghid,bgjd->bghij", q.unflatten(1, (2, 3)), k) * D_K**-0.5
-        return torch.einsum("bghij,bgjd->bghid", dots.softmax(dim=-1), v)
+def keys_repeated(to_q, to_kv, x):
+    q, (k, v) = heads_of(to_q(x)), map(heads_of, to_kv(x).chunk(2, dim=-1))
+    k, v = (part.repeat_interleave(3, dim=1) for part in (k, v))
+    return torch.softmax(q @ k.mT * D_K**-0.5, dim=-1) @ v
 
 
-class Head(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.key, self.query, self.value = (nn.Linear(D, D_K, bias=False) for _ in range(3))
-
-    def forward(self, x):
-        wei = self.query(x) @ self.key(x).mT * D**-0.5
-        return F.softmax(wei.masked_fill(~BELOW, float("-inf")), dim=-1) @ self.value(x)
+def keys_by_einsum(to_q, to_kv, x):
+    q, (k, v) = heads_of(to_q(x)), map(heads_of, to_kv(x).chunk(2, dim=-1))
+    dots = torch.einsum("bghid,bgjd->bghij", q.unflatten(1, (2, 3)), k) * D_K**-0.5
+    return torch.einsum("bghij,bgjd->bghid", dots.softmax(dim=-1), v)
 
 
-class Heads(nn.Module):
+def grouped(way):
+    return Function(way, nn.Linear(D, 6 * D_K), nn.Linear(D, 2 * 2 * D_K))
+
+
+def of_one_head(key, query, value, x):
+    wei = query(x) @ key(x).mT * D**-0.5
+    return F.softmax(wei.masked_fill(~BELOW, float("-inf")), dim=-1) @ value(x)
+
+
+def head():
+    return Function(of_one_head, *(nn.Linear(D, D_K, bias=False) for _ in range(3)))
+
+
+def joined(*given):
     """A list of heads with joined outputs: the textbook's layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.heads, self.proj = nn.ModuleList(Head() for _ in range(H)), nn.Linear(H * D_K, D)
-
-    def forward(self, x):
-        return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
+    *heads, proj, x = given
+    return proj(torch.cat([one(x) for one in heads], dim=-1))
 
 
-class Folded(nn.Module):
+def folded(fused, heads_first):
     """Heads and texts as one axis, texts first as in fairseq and d2l, or heads first as by chunk and cat."""
 
-    def __init__(self, fused, heads_first):
-        super().__init__()
-        self.fused, self.heads_first = fused, heads_first
-        self.qkv = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
-
-    def forward(self, x):
-        made = [layer(x) for layer in self.qkv]
-        if self.heads_first:
+    def way(*given):
+        *layers, x = given
+        made = [layer(x) for layer in layers]
+        if heads_first:
             q, k, v = (torch.cat(part.chunk(H, dim=-1)) for part in made)
         else:
             q, k, v = (heads_of(part).reshape(-1, L, D_K) for part in made)
-        if self.fused:
+        if fused:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
         scores = (torch.bmm(q, k.mT) / math.sqrt(D_K)).masked_fill(~BELOW, -torch.inf)
         return torch.bmm(torch.softmax(scores, -1), v)
 
+    return Function(way, *(nn.Linear(D, D) for _ in range(3)))
 
-class HeadsFirst(nn.Module):
+
+def heads_first(to_q, to_o, x):
     """Heads before texts, (head, text, token, width)."""
-
-    def __init__(self):
-        super().__init__()
-        self.q, self.o = nn.Linear(D, D), nn.Linear(D, D)
-
-    def forward(self, x):
-        q = torch.stack(self.q(x).split(D_K, dim=-1))
-        return self.o(torch.cat(list(torch.softmax(q @ q.mT, -1) @ q), dim=-1))
+    q = torch.stack(to_q(x).split(D_K, dim=-1))
+    return to_o(torch.cat(list(torch.softmax(q @ q.mT, -1) @ q), dim=-1))
 
 
 def encoder(**settings):
@@ -126,16 +105,19 @@ def encoder(**settings):
 MODELS = {
     "nanoGPT": (GPT, [3, 3]),
     "nanoGPT by hand": (lambda: GPT(fused=False), [3, 3]),
-    "timm": (Vision, [3]),
-    "keys repeated": (lambda: Grouped(repeated=True), [6]),
-    "keys by einsum": (lambda: Grouped(repeated=False), [6]),
-    "lists of heads": (lambda: nn.Sequential(Heads(), Heads()), [3, 3]),
+    "timm": (lambda: Function(vision, nn.Linear(D, 3 * D, bias=False), nn.LayerNorm(D_K)), [3]),
+    "keys repeated": (lambda: grouped(keys_repeated), [6]),
+    "keys by einsum": (lambda: grouped(keys_by_einsum), [6]),
+    "lists of heads": (
+        lambda: nn.Sequential(*(Function(joined, head(), head(), head(), nn.Linear(D, D)) for _ in range(2))),
+        [3, 3],
+    ),
     **{
-        f"folded, {fused}, {first}": (lambda fused=fused, first=first: Folded(fused, first), [3])
+        f"folded, {fused}, {first}": (lambda fused=fused, first=first: folded(fused, first), [3])
         for fused in (True, False)
         for first in (True, False)
     },
-    "heads first": (HeadsFirst, [3]),
+    "heads first": (lambda: Function(heads_first, nn.Linear(D, D), nn.Linear(D, D)), [3]),
     "torch": (Itself, [3]),
     "torch without weights": (lambda: Itself(need_weights=False), [3]),
     "torch's encoder": (lambda: encoder(enable_nested_tensor=False), [4, 4]),
@@ -162,8 +144,8 @@ def test_what_flowed_is_what_is_shown(subtests):
 
 
 def test_heads_that_are_not_joined_stay_layers_of_one_head():
-    model, x = nn.ModuleList(Head() for _ in range(H)), torch.randn(1, L, D)
-    trace = recorded(call := lambda x: sum(head(x) for head in model), x)
+    model, x = nn.ModuleList(head() for _ in range(H)), torch.randn(1, L, D)
+    trace = recorded(call := lambda x: sum(one(x) for one in model), x)
     assert [layer.n_heads for layer in trace.layers] == [1] * H
     assert_flowed(trace, call, x)
 
@@ -581,7 +563,7 @@ def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
     assert_flowed(recorded(module, q, k, v, keys=SOURCE, batch=1), module, q, k, v)
     for fused in (True, False):  # with equal texts the folding is unknown
         same = torch.randn(1, L, D).expand(2, -1, -1)
-        said = refusal(Folded(fused, False), same, batch=2, item=1)
+        said = refusal(folded(fused, False), same, batch=2, item=1)
         assert "cannot be told where the 2 texts are" in said
     for heads, texts in ((4, 1), (4, 3)):  # without modules the number of texts is asked for
         q, k, v = torch.randn(3, heads, texts, L, D_K)

@@ -17,15 +17,9 @@ def _seeded():
     torch.manual_seed(0)
 
 
-class Model(nn.Module):
+def built(way, *parts):
     """A function of attention, of further parts and of what the model is given."""
-
-    def __init__(self, forward, *parts):
-        super().__init__()
-        self.attn, self.parts, self.way = Attention(), nn.ModuleList(parts), forward
-
-    def forward(self, *given):
-        return self.way(self.attn, *self.parts, *given)
+    return Function(way, Attention(), *parts)
 
 
 class Channels(nn.Module):
@@ -66,28 +60,31 @@ ORDER, LEARNED, NONE = (
     "changes with every token",
 )
 REFUSED = {
-    "flipped": (Model(lambda attn, x: attn(x.flip(1))), ORDER),
-    "flipped for a residual": (Model(lambda attn, x: x + attn(x.flip(1)).flip(1)), ORDER),
-    "flipped by a module": (Model(lambda attn, flip, x: attn(flip(x)), Function(lambda x: x.flip(1))), ORDER),
-    "sorted": (Model(lambda attn, x: attn(by_importance(x))), ORDER),
-    "shifted": (Model(lambda attn, x: attn(F.pad(x[:, :-1], (0, 0, 1, 0)))), ORDER),
+    "flipped": (built(lambda attn, x: attn(x.flip(1))), ORDER),
+    "flipped for a residual": (built(lambda attn, x: x + attn(x.flip(1)).flip(1)), ORDER),
+    "flipped by a module": (
+        built(lambda attn, flip, x: attn(flip(x)), Function(lambda x: x.flip(1))),
+        ORDER,
+    ),
+    "sorted": (built(lambda attn, x: attn(by_importance(x))), ORDER),
+    "shifted": (built(lambda attn, x: attn(F.pad(x[:, :-1], (0, 0, 1, 0)))), ORDER),
     "keys in another order": (
-        Model(lambda attn, x: attn(x, x.roll(1, 1))),
+        built(lambda attn, x: attn(x, x.roll(1, 1))),
         "its keys and values are not the tokens",
     ),
-    "another item": (Model(lambda attn, x: attn(x[[1, 2, 0]])[[2, 0, 1]]), ORDER),
-    "over the batch": (Model(lambda attn, x: attn(x.transpose(0, 1)).transpose(0, 1)), ORDER),
+    "another item": (built(lambda attn, x: attn(x[[1, 2, 0]])[[2, 0, 1]]), ORDER),
+    "over the batch": (built(lambda attn, x: attn(x.transpose(0, 1)).transpose(0, 1)), ORDER),
     # As many learned queries, keys or both as there are tokens.
     "learned queries": (
-        Model(lambda attn, table, x: attn(table.weight[None], x), nn.Embedding(L, D)),
+        built(lambda attn, table, x: attn(table.weight[None], x), nn.Embedding(L, D)),
         "its queries do not change with the tokens",
     ),
     "learned keys": (
-        Model(lambda attn, table, x: attn(x, table.weight[None]), nn.Embedding(L, D)),
+        built(lambda attn, table, x: attn(x, table.weight[None]), nn.Embedding(L, D)),
         "its keys and values do not change with the tokens",
     ),
-    "latents": (Model(lambda attn, table, x: attn(table.weight[None]), nn.Embedding(L, D)), LEARNED),
-    "a second layer": (Model(lambda attn, one, x: attn(one(x).flip(1)), Attention()), ORDER),
+    "latents": (built(lambda attn, table, x: attn(table.weight[None]), nn.Embedding(L, D)), LEARNED),
+    "a second layer": (built(lambda attn, one, x: attn(one(x).flip(1)), Attention()), ORDER),
 }
 OF_CHANNELS = {
     "convolution": of_pictures(True),
@@ -98,20 +95,20 @@ OF_CHANNELS = {
 PROVEN = {
     "by hand": (Attention(fused=False), torch.randn(3, L, D)),
     "no residual": (nn.Sequential(Attention(), nn.Tanh(), Attention(), nn.Linear(D, D), Attention()), None),
-    "residual": (Model(lambda attn, one, x: attn((y := x + one(x)).exp()) + y, Attention()), None),
-    "flipped twice": (Model(lambda attn, x: attn(x.flip(1).tanh().flip(1))), None),
+    "residual": (built(lambda attn, one, x: attn((y := x + one(x)).exp()) + y, Attention()), None),
+    "flipped twice": (built(lambda attn, x: attn(x.flip(1).tanh().flip(1))), None),
     "ids": (GPT(), torch.randint(VOCABULARY, (3, L))),
     "one text": (GPT(fused=False), torch.randint(VOCABULARY, (1, L))),
     "as many texts": (GPT(), torch.randn(L, L, D)),
-    "dropout": (Model(lambda attn, drop, x: attn(drop(x)), nn.Dropout(0.5)), None),
+    "dropout": (built(lambda attn, drop, x: attn(drop(x)), nn.Dropout(0.5)), None),
     "torch": (nn.TransformerEncoderLayer(D, H, 8, batch_first=True), None),
     "torch, tokens first": (nn.TransformerEncoderLayer(D, H, 8, 0.0), torch.randn(L, 3, D)),
     "behind a mixer": (
-        Model(lambda attn, conv, x: attn(x + conv(x.mT).mT), nn.Conv1d(D, D, 3, padding=1)),
+        built(lambda attn, conv, x: attn(x + conv(x.mT).mT), nn.Conv1d(D, D, 3, padding=1)),
         None,
     ),
     "masked": (SelfAttention(), None),
-    "padding without numbers": (Model(lambda attn, x: attn(x * PADDED, sees=PADDED.mT > 0)), None),
+    "padding without numbers": (built(lambda attn, x: attn(x * PADDED, sees=PADDED.mT > 0)), None),
 }
 
 
@@ -156,7 +153,7 @@ def test_tokens_in_their_order_are_proven(subtests):
 
 
 def test_queries_and_keys_of_two_tensors_are_of_two_texts():
-    given, model = torch.randn(2, 1, L, D), Model(lambda attn, x, y: attn(x, y))
+    given, model = torch.randn(2, 1, L, D), built(lambda attn, x, y: attn(x, y))
     assert "of two texts" in checked(model, *given, item=0)[1]
     layers, *said = checked(model, *given, item=0, keys=list("abcdefg"), kinds=["cross"])
     assert (len(layers), said[1]) == (1, [])
@@ -168,7 +165,7 @@ def test_patches_of_pictures_are_proven_or_left_out(special):
         patches = order(patch(x).flatten(2).mT)
         return attn(torch.cat([torch.ones(len(x), special, D), patches], dim=1))
 
-    model, tokens = Model(forward, nn.Conv2d(3, D, 2, 2)), [str(at) for at in range(special + 6)]
+    model, tokens = built(forward, nn.Conv2d(3, D, 2, 2)), [str(at) for at in range(special + 6)]
     order = nn.Identity()
     layers, *said = checked(model, torch.randn(2, 3, 4, 6), tokens=tokens)
     assert (len(layers), said) == (1, ["", []])
@@ -184,6 +181,6 @@ def test_one_tensor_given_three_times_is_one_text():
 
 
 def test_what_is_given_no_tokens_could_not_be_checked():
-    model = Model(lambda attn, linear, x: attn(linear(x).unflatten(1, (L, D))), nn.Linear(5, L * D))
+    model = built(lambda attn, linear, x: attn(linear(x).unflatten(1, (L, D))), nn.Linear(5, L * D))
     [note] = checked(model, torch.randn(2, 5))[2]
-    assert "of attn are the tokens in their order could not be checked" in note
+    assert "of parts.0 are the tokens in their order could not be checked" in note
