@@ -182,16 +182,10 @@ class Two(Attention):
         return super().forward(x) + torch.softmax(x @ x.mT, dim=-1).sqrt() @ x
 
 
-class Reader(nn.Module):
+def of_ids(words, attention, ids):
     """It reads ids, which are changed to others that it knows."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.attention = nn.Embedding(9, D), Attention()
-
-    def forward(self, ids):
-        x = self.words(ids) + self.words(ids.roll(1, dims=1))
-        return x + self.attention(x)
+    x = words(ids) + words(ids.roll(1, dims=1))
+    return x + attention(x)
 
 
 def test_what_is_around_attention_is_checked_or_said_not_to_be():
@@ -207,7 +201,8 @@ def test_what_is_around_attention_is_checked_or_said_not_to_be():
             assert skipped(nn.Sequential(Beside(where, function, fused))) == named
     computed = "it mixes tokens by what it computes, which is not shown."
     assert skipped(nn.Sequential(Shifted(Itself()), nn.Identity())) == (f"0: {computed}",)
-    assert f"Reader: {computed}" in skipped(Reader(), torch.arange(L)[None])
+    reader = Function(of_ids, nn.Embedding(9, D), Attention())
+    assert f"Function: {computed}" in skipped(reader, torch.arange(L)[None])
     assert skipped(nn.TransformerEncoderLayer(D, 3, 2 * D, dropout=0, batch_first=True)) == ()
     assert skipped(nn.TransformerEncoderLayer(D, 4, 2 * D, dropout=0, batch_first=True).eval()) == ()
     unchecked = "it was not checked for mixing tokens beside its attention."
