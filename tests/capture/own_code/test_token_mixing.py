@@ -95,20 +95,12 @@ def test_of_a_picture_rows_and_columns_count_tokens(last):
         def forward(self, x):
             return super().forward(x.movedim(-1, 1)).movedim(1, -1) if last else super().forward(x)
 
-    class Picture(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.pool, self.attention = Pool(3, 1, 1), Itself()
-            self.plain = nn.Linear(D, D) if last else nn.Conv2d(D, D, 1)
-
-        def forward(self, x):
-            x = self.plain(self.pool(x))
-            return self.attention(x.flatten(1, 2) if last else x.flatten(2).mT)
-
-    model, x = Picture(), torch.randn(2, 3, 5, D) if last else torch.randn(2, D, 3, 5)
+    rest = (nn.Linear(D, D), nn.Flatten(1, 2)) if last else (nn.Conv2d(D, D, 1), nn.Flatten(2))
+    model = nn.Sequential(Pool(3, 1, 1), *rest, Function(lambda x: x if last else x.mT), Itself())
+    x = torch.randn(2, 3, 5, D) if last else torch.randn(2, D, 3, 5)
     tokens = [str(at) for at in range(15)]
     trace = recorded(model, x, tokens=tokens, item=1, of=model, check="mixing")
-    assert trace.source.skipped == ("pool: it mixes tokens by what it computes, which is not shown.",)
+    assert trace.source.skipped == ("0: it mixes tokens by what it computes, which is not shown.",)
 
 
 SOMEWHERE = {
@@ -127,22 +119,9 @@ def test_every_tensor_that_a_module_is_given_or_returns_is_looked_at(where):
         def forward(self, first, x, returned=lambda y: y):
             return returned(first + x.cumsum(1) if first.shape == x.shape else x.cumsum(1))
 
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention, self.mix = Attention(), Mix()
-
-        def forward(self, x):
-            return self.attention(x) + SOMEWHERE[where](self.mix, x)
-
-    model = Model()
+    model = Function(lambda attn, mix, x: attn(x) + SOMEWHERE[where](mix, x), Attention(), Mix())
     named = recorded(model, torch.randn(2, L, D), of=model, check="mixing").source.skipped
-    assert "mix: it mixes tokens by what it computes, which is not shown." in named
-
-
-class Shifted(Residual):
-    def forward(self, x):
-        return super().forward(x).roll(1, dims=1)
+    assert "parts.1: it mixes tokens by what it computes, which is not shown." in named
 
 
 class Beside(nn.Module):
@@ -200,7 +179,8 @@ def test_what_is_around_attention_is_checked_or_said_not_to_be():
             named = () if said is None else (f"0: it mixes tokens {said} which is not shown.",)
             assert skipped(nn.Sequential(Beside(where, function, fused))) == named
     computed = "it mixes tokens by what it computes, which is not shown."
-    assert skipped(nn.Sequential(Shifted(Itself()), nn.Identity())) == (f"0: {computed}",)
+    shifted = Function(lambda inner, x: inner(x).roll(1, dims=1), Residual(Itself()))
+    assert skipped(nn.Sequential(shifted, nn.Identity())) == (f"0: {computed}",)
     reader = Function(of_ids, nn.Embedding(9, D), Attention())
     assert f"Function: {computed}" in skipped(reader, torch.arange(L)[None])
     assert skipped(nn.TransformerEncoderLayer(D, 3, 2 * D, dropout=0, batch_first=True)) == ()
