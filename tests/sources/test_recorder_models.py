@@ -508,24 +508,26 @@ def test_one_text_that_is_read_in_parts_has_no_more_heads_than_each_part(normal,
     assert "it reads the item in 4 parts" in other.source.skipped[0]
 
 
-class InTurn(nn.Module):
+def product(q, k, v):
+    return torch.softmax(q @ k.mT, -1) @ v
+
+
+def in_turn(way):
     """Attention in turn: some heads at a time, one text at a time, or a module for one text at a time."""
 
-    def __init__(self, way):
-        super().__init__()
-        self.way, self.qkv, self.block = way, nn.Linear(D, 3 * D), SelfAttention()
-
-    def forward(self, x):
-        if self.way == "module":
-            return torch.cat([self.block(one[None]) for one in x])
-        q, k, v = map(heads_of, self.qkv(x).split(D, dim=2))
-        if self.way == "texts":
-            return torch.stack([torch.softmax(a @ b.mT, -1) @ c for a, b, c in zip(q, k, v, strict=True)])
+    def forward(qkv, block, x):
+        if way == "module":
+            return torch.cat([block(one[None]) for one in x])
+        q, k, v = map(heads_of, qkv(x).split(D, dim=2))
+        if way == "texts":
+            return torch.stack([product(*one) for one in zip(q, k, v, strict=True)])
         q, k, v = (part.flatten(0, 1) for part in (q, k, v))
-        if self.way == "heads of a text":
-            return torch.cat([torch.softmax(q[[at]] @ k[[at]].mT, -1) @ v[[at]] for at in range(len(q))])
+        if way == "heads of a text":
+            return torch.cat([product(q[[at]], k[[at]], v[[at]]) for at in range(len(q))])
         slices = zip(q.split(len(x)), k.split(len(x)), v.split(len(x)), strict=True)
         return torch.cat([F.scaled_dot_product_attention(*one) for one in slices])
+
+    return Function(forward, nn.Linear(D, 3 * D), SelfAttention())
 
 
 def test_heads_or_texts_in_turn_are_not_mismistaken_for_each_other(normal):
@@ -533,12 +535,8 @@ def test_heads_or_texts_in_turn_are_not_mismistaken_for_each_other(normal):
     for way in ("heads", "heads of a text", "texts", "module"):
         for item in (0, 1):
             said = "one item" if way == "module" else "in a row"
-            assert said in refusal(InTurn(way), normal(H, L, D), item=item)
-    assert len(recorded(InTurn("module"), normal(1, L, D)).layers) == 1
-
-
-def product(q, k, v):
-    return torch.softmax(q @ k.mT, -1) @ v
+            assert said in refusal(in_turn(way), normal(H, L, D), item=item)
+    assert len(recorded(in_turn("module"), normal(1, L, D)).layers) == 1
 
 
 def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
