@@ -3,7 +3,8 @@
 import torch
 
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.call import Call
+from mha_core.capture.call import Call, Index
+from mha_core.capture.masks import Choice
 
 
 def call(**known) -> Call:
@@ -20,3 +21,10 @@ def test_extra_keys_are_not_another_text():
     assert cross.projections.w_v is not None
     assert not own.knows("x_v")
     assert own.projections.w_v is None
+
+
+def test_scores_of_an_index_are_infinite_where_a_query_may_not_look():
+    scores = torch.tensor([[[1.0, 2.0], [torch.finfo(torch.float32).min, 4.0]]])
+    index = Index(Choice(torch.tensor([[[0], [1]]])), scores, torch.ones(1, 1, 2, 2).tril().bool())
+    never = float("-inf")
+    assert index.tensors()["index_scores"].tolist() == [[[1.0, never], [never, 4.0]]]

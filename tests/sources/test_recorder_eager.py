@@ -14,6 +14,7 @@ from tests.sources.recorded import (
     D_K,
     TOKENS,
     D,
+    Function,
     H,
     L,
     SelfAttention,
@@ -451,32 +452,28 @@ def test_a_classifier_or_router_is_not_attention():
     assert recorded(Mixture(), torch.randn(1, L, D)).source.skipped == ()
 
 
-class OfNoTokens(nn.Module):
+def of_no_tokens(way, fused):
     """Seven keys that are channels, as in XCiT, or mixtures of the seven tokens, as in Linformer."""
 
-    def __init__(self, way, fused):
-        super().__init__()
-        self.way, self.fused, self.qkv = way, fused, nn.Linear(D, 3 * L)
-        self.mix, self.places = nn.Linear(L, L), nn.Parameter(torch.randn(L, L))
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        if self.way == "channels":
+    def forward(qkv, mix, places, x):
+        q, k, v = qkv(x).chunk(3, dim=-1)
+        if way == "channels":
             q, k, v = F.normalize(q.mT, dim=-1), F.normalize(k.mT, dim=-1), v.mT
-        elif self.way == "by a layer":
-            k, v = (self.mix(part.mT).mT for part in (k, v))
-        elif self.way == "by a matrix":
-            k, v = (torch.einsum("bnd,nk->bkd", part, self.places) for part in (k, v))
+        elif way == "by a layer":
+            k, v = (mix(part.mT).mT for part in (k, v))
+        elif way == "by a matrix":
+            k, v = (torch.einsum("bnd,nk->bkd", part, places.weight) for part in (k, v))
         q, k, v = q[:, None], k[:, None], v[:, None]
-        if self.fused:
-            return F.scaled_dot_product_attention(q, k, v)[:, 0]
-        return (torch.softmax(q @ k.mT, -1) @ v)[:, 0]
+        heads = F.scaled_dot_product_attention(q, k, v) if fused else torch.softmax(q @ k.mT, -1) @ v
+        return heads[:, 0]
+
+    return Function(forward, nn.Linear(D, 3 * L), nn.Linear(L, L), nn.Embedding(L, L))
 
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_axes_that_are_not_tokens_have_no_labels_of_tokens(fused):
     for way in ("channels", "by a layer", "by a matrix", "tokens"):
-        trace = recorded(nn.Sequential(SelfAttention(), OfNoTokens(way, fused)), torch.randn(1, L, D))
+        trace = recorded(nn.Sequential(SelfAttention(), of_no_tokens(way, fused)), torch.randn(1, L, D))
         assert len(trace.layers) == 1 + (way == "tokens")
         named = "its keys are no tokens: they are channels, or mixtures of all tokens"
         assert (named in " ".join(trace.source.skipped)) == (way != "tokens")
