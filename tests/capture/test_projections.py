@@ -42,7 +42,7 @@ ADJUSTED = {
     "opt": Adjustments(q=(Factor(8**-0.5),)),
 }
 CLIPPED = ("olmo", "dbrx")
-PLAIN = ("bert", "bloom", "gpt2", "gpt_neox", "phi3")  # by several matrices, or packed in several ways
+PLAIN = ("bert", "bloom", "gpt2", "gpt_neox", "gptj", "phi3")  # several matrices, or packed in several ways
 IDS = torch.arange(3, 16)[None]
 
 

@@ -1,5 +1,7 @@
 """The source "mini": a valid trace for any words, and everything that is offered works."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -224,3 +226,14 @@ def test_missing_weights_are_reported(monkeypatch, tmp_path, refused):
     monkeypatch.setattr(checkpoints, "PLANS", (Plan(h=2, d_model=8, steps=6),))  # which nobody has read
     monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / checkpoints.name(plan))
     assert "There is no file" in str(refused(mha.trace, TEXT, source="mini", h=2, d_model=8))
+
+
+def test_two_threads_that_trace_at_once_get_what_one_gets():
+    texts = [TEXT, "it saw the cat", CHINESE, "The king met the queen."] * 3
+
+    def read(text):
+        trace = traced(text)
+        return [layer.result().tobytes() for layer in trace.layers], trace.answers
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read, texts)) == [read(text) for text in texts]
