@@ -105,6 +105,7 @@ def test_every_word_is_asked_every_question_and_answered_with_a_word_of_the_text
 
 def test_an_answer_is_spelled_as_it_was_typed():
     trace = mha.trace("Anna and the dog slept. The dog dreamed because it was 2.", source="mini")
+    assert (traced().source.step, trace.source.step) == (0, trace.source.steps)  # before and after training
     answered = {word for answer in trace.questions["before"] if answer for word, _ in answer}
     assert {"Anna", "the", "2"} & answered == {"Anna", "the", "2"}
     assert not {"anna", "The", "two"} & answered
