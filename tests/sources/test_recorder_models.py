@@ -168,6 +168,7 @@ def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
     close(layer.weights(), torch.softmax(torch.ones(1, H, 1, D_K) @ heads_of(model[0](x)).mT, -1)[0])
     assert "1 queries and 7 keys" in refusal(model, x, misfit="raise")
     assert "mha.from_weights(torch.cat(steps, dim=-2)" in refusal(Function(pool), x)
+    assert "tokens allow 5 and 5, 7 and 7, 7 and 5" in refusal(Function(pool), x, keys=SOURCE)
     said = refusal(model, x, tokens=TOKENS[:6])
     assert "7 queries and 7 keys; the tokens allow 6 and 6. Give one" in said
     assert "misfit" in str(refused(lambda: mha.record(tokens=TOKENS, misfit="drop")))
