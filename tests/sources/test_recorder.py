@@ -23,6 +23,7 @@ from tests.sources.recorded import (
     Attention,
     D,
     H,
+    Itself,
     L,
     SelfAttention,
     assert_flowed,
@@ -118,6 +119,18 @@ def test_a_call_with_another_result_is_named_and_not_shown(normal):
     np.testing.assert_array_equal(rec.trace.layers[0].allowed(0), ~hidden)
 
 
+def test_a_module_of_torch_with_another_function_is_named_and_not_shown(x, monkeypatch):
+    torch_s, model = F.scaled_dot_product_attention, Itself(need_weights=False)
+    with mha.record(tokens=TOKENS) as rec:
+        model(x)
+        monkeypatch.setattr(
+            F, "scaled_dot_product_attention", lambda q, *more, **by: torch_s(2 * q, *more, **by)
+        )
+        model(x)
+    assert sum(len(trace.layers) for trace in rec.traces) == 1
+    assert "is not what its queries, keys, values and mask give" in rec.traces[0].source.skipped[0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
 def test_rounding_is_no_difference_however_large_the_scores(normal, dtype, backend):
@@ -161,7 +174,7 @@ def test_autocast_leaves_float64_alone(normal, dtype):
 @pytest.mark.parametrize("inside", [True, False])
 def test_recording_does_not_change_a_training_nor_training_a_trace(x, reentrant, inside):
     """Backward runs a checkpointed module again, which is no further call."""
-    model, gradients = nn.Sequential(Attention(), Attention(fused=False)), []
+    model, gradients = nn.Sequential(Attention(), Attention(fused=False), Itself()), []
     x.requires_grad_()
 
     def forward():
@@ -178,13 +191,14 @@ def test_recording_does_not_change_a_training_nor_training_a_trace(x, reentrant,
         gradients.append([part.grad.clone() for part in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
     layers = rec.trace.layers
-    before = [layer.output().copy() for layer in layers]
+    before = [layer.output().copy() for layer in layers], layers[-1].result().copy()
     with torch.no_grad():
         for part in (*model.parameters(), x):
             part.zero_()
-    assert len(layers) == 2
-    for layer, output in zip(layers, before, strict=True):
+    assert len(layers) == 3
+    for layer, output in zip(layers, before[0], strict=True):
         np.testing.assert_array_equal(layer.output(), output)
+    np.testing.assert_array_equal(layers[-1].result(), before[1])
 
 
 class Scripted(nn.Module):
