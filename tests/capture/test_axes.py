@@ -33,6 +33,16 @@ def test_the_axis_of_texts_is_found(lead, batch, inside, documented, axis):
     assert text_axis(lead, batch, inside, documented=documented) == axis
 
 
+@pytest.mark.parametrize(
+    ("lead", "batch", "inside", "documented"),
+    [((4, 3), 2, (), False), ((6, 1), 2, (), True), ((2, 3), None, (0, 1), False)],
+)
+def test_an_ambiguous_axis_is_refused(lead, batch, inside, documented, refused):
+    message = str(refused(text_axis, lead, batch, inside, documented=documented))
+    assert " × ".join(map(str, lead)) in message
+    assert ("give batch=" in message) == (batch is None)
+
+
 def test_of_one_text_heads_and_parts_cannot_be_distinguished(refused):
     message = str(refused(text_axis, (4, 3), None, alone=True))
     assert "4 × 3 heads, or parts in which the text is read" in message
