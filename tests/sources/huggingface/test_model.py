@@ -116,6 +116,20 @@ def test_an_internal_error_in_a_trial_excludes_a_route_with_a_warning(monkeypatc
     assert route.name == "weights"
 
 
+def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
+    bert = module("bert")
+
+    def fails(attention, *args, **kwargs):
+        if attention.self.config._attn_implementation == huggingface.NAME:
+            raise ValueError("not in this way")
+        return inner(attention, *args, **kwargs)
+
+    attention = type(bert.encoder.layer[0].attention)
+    inner = attention.forward
+    monkeypatch.setattr(attention, "forward", fails)
+    assert huggingface.adopt(bert).route.name == "watch"
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_layers_without_attention_are_named_beside_those_that_are_shown():
     model, ids = huggingface.adopt(tiny.model("qwen3_next").base_model), {"input_ids": IDS}
