@@ -4,7 +4,7 @@ import json
 import pickle
 import runpy
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 
 import pandas as pd
@@ -27,11 +27,30 @@ TINY = (
 ENGLISH, CHINESE = map(checkpoints.name, TINY)
 
 
+@dataclass
+class Unmeasured:
+    answer: float = 0.5
+
+
+MEASURED = ("scores", "question_scores", "two_hops", "temperatures", "reliability")
+REAL = {name: getattr(command, name) for name in MEASURED}
+
+
 @pytest.fixture(autouse=True)
 def tiny_plans(monkeypatch, little):
+    """Two tiny models, of which nothing is measured: most tests are about their files."""
+    for name in MEASURED:
+        monkeypatch.setattr(command, name, lambda *_, n=name: Unmeasured() if "scores" in n else {})
     monkeypatch.setattr(checkpoints, "PLANS", TINY)
     monkeypatch.setattr(command, "EVERY", 3)
     monkeypatch.setattr(roles, "roles", lambda trained: pd.DataFrame({"head": range(trained.plan.h)}))
+
+
+@pytest.fixture
+def measured(monkeypatch, tiny_plans):
+    """They are measured, on few sentences."""
+    for name, real in REAL.items():
+        monkeypatch.setattr(command, name, real)
     pairs, everyday = evaluation.pairs, evaluation.everyday
     of_few = {"count": 1, "statements": 12}
     monkeypatch.setattr(evaluation, "pairs", lambda *args, **named: pairs(*args, **{**named, "count": 2}))
@@ -43,7 +62,7 @@ def files(folder) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
+def test_every_missing_model_is_made_with_its_entry(measured, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     command.main(["--out", str(out)])
     assert files(out) == sorted(
@@ -90,7 +109,7 @@ def test_its_tasks_can_be_sent_to_other_processes(tmp_path, monkeypatch):
     assert len(sent) == 1 + len(TINY)
 
 
-def test_temperatures_of_trained_models_are_fitted_again_without_training(tmp_path):
+def test_temperatures_of_trained_models_are_fitted_again_without_training(measured, tmp_path):
     command.main(["--out", str(tmp_path)])
     file = tmp_path / f"{ENGLISH}.safetensors"
     made, weights = checkpoints.load_model(file), file.read_bytes()

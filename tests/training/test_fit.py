@@ -41,9 +41,7 @@ def equal_states(one: dict, other: dict) -> bool:
 # Steps
 
 
-@pytest.mark.parametrize(
-    ("architecture", "language"), [("glass-box", "en"), ("standard", "zh"), ("one-layer", "en")]
-)
+@pytest.mark.parametrize(("architecture", "language"), [("glass-box", "en"), ("standard", "zh")])
 def test_the_loss_falls_and_every_parameter_learns(little, tiny, architecture, language):
     run = Training(tiny(architecture=architecture, language=language, steps=2000, rate=0.01))
     before = weights(run)
@@ -52,19 +50,6 @@ def test_the_loss_falls_and_every_parameter_learns(little, tiny, architecture, l
     run.advance(14 * little)
     assert run.advance(little) < 0.9 * first
     assert run.step == 16 * little
-
-
-def test_every_field_of_the_plan_changes_the_weights(little, tiny):
-    def trained(count: int, **settings) -> dict[str, torch.Tensor]:
-        run = Training(tiny(**{"steps": 200, **settings}))
-        run.advance(count)
-        return weights(run)
-
-    early = trained(5)
-    for other in ({"seed": 5}, {"rate": 0.01}, {"bare": 3}):
-        assert not equal_states(trained(5, **other), early), other
-    # Behind the warm-up the length of the plan begins to matter.
-    assert not equal_states(trained(55, steps=60), trained(55))
 
 
 def test_steps_in_any_portions_give_the_same_weights_and_mean_loss_whatever_else_is_drawn(little, tiny):
@@ -109,9 +94,7 @@ def test_a_finished_run_takes_no_steps(little, tiny):
 # Stopping and going on
 
 
-@pytest.mark.parametrize(
-    ("stop", "architecture"), [(0, "one-layer"), (9, "glass-box"), (9, "standard"), (28, "glass-box")]
-)
+@pytest.mark.parametrize(("stop", "architecture"), [(9, "standard"), (28, "glass-box")])
 def test_a_saved_training_resumes_exactly(little, tiny, tmp_path, stop, architecture):
     """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
     plan = tiny(architecture=architecture, steps=41, bare=5)
@@ -187,9 +170,7 @@ def loss_by_hand(run: Training, rows) -> float:
     return total + (HIDDEN_SHARE * fmean(by_group[None]) if None in by_group else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("h", "architecture"), [(1, "glass-box"), (2, "standard"), (4, "glass-box"), (8, "standard")]
-)
+@pytest.mark.parametrize(("h", "architecture"), [(2, "standard"), (4, "glass-box")])
 def test_each_group_of_links_has_its_share_of_the_loss_and_hidden_words_theirs(tiny, h, architecture):
     """Groups that are missing, or whose questions the model lacks, leave their shares to the others."""
     run = Training(tiny(h=h, d_model=16, architecture=architecture))

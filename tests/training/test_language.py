@@ -227,38 +227,6 @@ def test_there_are_many_shapes_and_none_is_both_trained_on_and_held_out(corpus):
     assert {*grammar["neutral"]}.isdisjoint(grammar["neutral_held_out"])
 
 
-def test_every_shape_and_event_has_each_required_slot_once(corpus):
-    grammar = corpus.words.grammar
-    shapes = {**corpus.grammar.shapes, **corpus.grammar.held_out_shapes}
-    events = [event for schema in grammar["schema"] for event in schema["clauses"]]
-    for slots, templates in (
-        (["P", "cue", "event"], [shape for shape in shapes.values() if shape]),
-        (["P", "cue"], grammar["because"]),
-        (["A", "B"], [*events, *grammar["neutral"], *grammar["neutral_held_out"]]),
-    ):
-        for template in templates:
-            assert sorted(re.findall(r"{(A|B|P|cue|event)}", template)) == slots, template
-            assert template.count("(") == template.count(")")
-
-
-def test_patterns_have_two_directions_and_several_have_nouns_of_one_class(corpus):
-    schemas = corpus.words.grammar["schema"]
-    assert [s["name"] for s in schemas if not {*s["to_a"].split()}.isdisjoint(s["to_b"].split())] == []
-    assert sum(s["a"].split() == s["b"].split() for s in schemas) >= 5
-    assert sum(bool(s.get("neutral")) for s in schemas) >= 5
-    # A shape with two predicates goes on about the first noun.
-    assert all(any(event.startswith("{A}") for event in schema["clauses"]) for schema in schemas)
-
-
-def test_no_word_or_class_is_listed_as_two_parts_of_speech(corpus):
-    words = corpus.words
-    listed = [entry for entries in words.grammar["parts_of_speech"].values() for entry in entries.split()]
-    assert len({*listed}) == len(listed)
-    assert {*words.parts.values()} <= {*PARTS}
-    classes = {f"{{{name}}}" for name in (*words.verbs, *words.groups, *words.words)}
-    assert {entry for entry in listed if entry.startswith("{")} <= classes
-
-
 # Unknown words
 
 
@@ -327,7 +295,8 @@ def test_links_and_positions_move_with_words_that_become_several_characters():
 
 def test_pairs_of_nouns_around_a_pronoun_are_of_the_set_of_their_sentence(corpus):
     assert {corpus.split(sentence) for pair in corpus.asked for sentence in pair} == {"train"}
-    for split, pairs in corpus.held_out.items():
+    held_out = {**corpus.held_out, "test": [*corpus.held_out["test"], corpus.grammar.famous()]}
+    for split, pairs in held_out.items():
         assert {corpus.split(sentence) for pair in pairs for sentence in pair} == {split}
 
 
@@ -335,39 +304,6 @@ def test_every_noun_of_a_held_out_pair_is_met_with_other_nouns_in_training(corpu
     trained = {noun for one, _ in corpus.asked for noun in corpus.nouns(one)}
     held = [noun in trained for one, _ in corpus.held_out["test"] for noun in corpus.nouns(one)]
     assert sum(held) > 0.9 * len(held)  # a training reads many times more
-
-
-FAMOUS = {
-    "en": (
-        [
-            "the animal didn't cross the street because it was too tired .",
-            ("animal", "street", "it", "tired"),
-        ],
-        ["the animal didn't cross the street because it was too wide .", ("street", "animal", "it", "wide")],
-        "the>animal didn't>animal cross>animal animal>cross cross>street street>cross the>street it>animal "
-        "was>it it>tired tired>animal",
-        ("trophy", "suitcase"),
-    ),
-    "zh": (
-        ["小猫 没有 过 马路 ， 因为 它 太 累 了 。", ("小猫", "马路", "它", "累")],
-        ["小猫 没有 过 马路 ， 因为 它 太 宽 了 。", ("马路", "小猫", "它", "宽")],
-        "没有>小猫 过>小猫 小猫>过 过>马路 马路>过 它>小猫 它>累 累>小猫",
-        ("奖杯", "箱子"),
-    ),
-}
-
-
-def test_the_famous_pair_is_written_as_everybody_knows_it_and_for_testing(corpus):
-    *texts, linked, also = FAMOUS[corpus.language]
-    pair = corpus.grammar.famous()
-    for sentence, (text, said) in zip(pair, texts, strict=True):
-        assert " ".join(sentence.words[1:]) == text
-        assert tuple(sentence.words[at] for at in (*sentence.nouns, sentence.pronoun, sentence.cue)) == said
-        assert corpus.split(sentence) == "test"
-    found = {f"{pair[0].words[query]}>{pair[0].words[key]}" for query, _, key, _ in pair[0].links}
-    assert found == {*linked.split()}
-    assert {"pronoun to noun", "pronoun to cue", "cue to noun"} <= {link.name for link in pair[0].links}
-    assert corpus.grammar.split(*(corpus.noun[word] for word in also)) == "test"
 
 
 # No shortcut

@@ -108,7 +108,7 @@ def test_a_model_computes_what_plain_torch_does_with_its_weights(model, ids, pad
     check_parity(model, ids, padding if padded else None, shift)
 
 
-@pytest.mark.parametrize(("h", "d_model"), [(1, 7), (7, 7), (4, 28), (16, 64)])
+@pytest.mark.parametrize(("h", "d_model"), [(1, 7), (7, 7), (16, 64)])
 def test_any_fitting_h_and_d_model_give_the_numbers_of_plain_torch(h, d_model, ids, padding):
     for architecture in ARCHITECTURES:
         check_parity(random_model(architecture, h=h, d_model=d_model), ids, padding)

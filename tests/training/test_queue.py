@@ -184,14 +184,14 @@ def test_a_training_runs_while_any_user_wants_it_and_resumes_where_it_was(traini
 
 
 def test_a_waiting_training_that_nobody_wants_never_starts_and_leaves_nothing(trainings, hold_steps):
-    first = trainings.start(plan(), "anna")
+    first = trainings.start(plan(steps=2), "anna")
     until(lambda: first.state == "running")
     jobs = []
     for seed in range(1, 9):
-        jobs.append(trainings.start(plan(seed=seed), "eve"))
-        (trainings.stop(plan(seed=seed), "eve") if seed % 2 else trainings.leave("eve"))
+        jobs.append(trainings.start(plan(steps=2, seed=seed), "eve"))
+        (trainings.stop(jobs[-1].plan, "eve") if seed % 2 else trainings.leave("eve"))
     assert [trainings.find(job.plan) for job in jobs] == [None] * 8
-    again = trainings.start(plan(seed=1), "eve")
+    again = trainings.start(jobs[0].plan, "eve")
     hold_steps.set()
     until(lambda: again.state == "finished")
     assert {(job.state, job.step) for job in jobs} == {("stopped", 0)}
