@@ -3,7 +3,7 @@
 import contextlib
 import io
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -12,11 +12,8 @@ import mha_core as mha
 from mha_core.analysis.explanation import EXPLAINED, Explanation
 from mha_core.attention.functional import HALF
 from mha_core.export import head_view
-from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.matrices import MATRICES
-from tests.parity import tiny
 
-CELLS = 12  # of a family in each precision
 TEXTS = head_view.texts("en")
 ROUNDING = 1e-6  # of the sum of the sizes of all products
 UNITS = 4  # in the last place of a number in half precision
@@ -95,26 +92,3 @@ def _number_in_trace(trace: mha.AttentionTrace, name: str, place: dict) -> float
     row, column = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
     side = {"keys": [row]} if MATRICES[name].axes[0] == "key" else {"rows": [row]}
     return float(MATRICES[name].values(trace.layers[place["layer"]], place.get("head"), **side)[0, column])
-
-
-def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Iterator[str]:
-    """For random numbers of a family's tiny model: "explained", the reason of a refusal, or WRONG."""
-    for dtype in dtypes:
-        try:
-            built = tiny.model(family).to(dtype)
-            model = huggingface.adopt(built, tiny.tokenizer(built))
-            text, target = tiny.texts(tiny.LENGTHS[number % len(tiny.LENGTHS)])
-            trace = huggingface.follow(model, text, target=target if model.has_target else None)
-        except Exception as error:  # the table of families says why
-            yield f"no trace: {type(error).__name__}"
-            continue
-        if not any(layer.knows("v") for layer in trace.layers):
-            yield "no values are known"
-            continue
-        for name, place in places(trace, CELLS, seed=number):
-            try:
-                wrong = fault(trace, name, place)
-            except mha.MhaError as refusal:
-                yield str(refusal)[:90]
-                continue
-            yield f"WRONG {dtype}, {name} {place}: {wrong}" if wrong else "explained"

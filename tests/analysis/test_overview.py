@@ -74,8 +74,7 @@ def measured(layer: mha.LayerTrace, head: int) -> dict[str, float]:
     ("rule", "more"),
     [
         *((rule, {}) for rule in RULES),
-        *(("causal", {"n_kv_heads": count}) for count in (1, 2, 3)),
-        *(("causal", {"dtype": dtype}) for dtype in (torch.float64, torch.float16, torch.bfloat16)),
+        *(("causal", {"n_kv_heads": 2, "dtype": dtype}) for dtype in (torch.float64, torch.bfloat16)),
     ],
 )
 def test_the_measures_are_those_of_all_weights_at_once(rule, more):
@@ -120,7 +119,7 @@ def test_the_table_has_a_row_and_a_picture_for_each_head_of_each_layer_which_may
 
 @pytest.mark.usefixtures("_blocks_of")
 @pytest.mark.parametrize(
-    ("name", "side"), [(name, 32) for name in RULES] + [("empty row", n) for n in (1, 5, L)]
+    ("name", "side"), [("empty row", 1), ("empty row", 5), ("mask of each head", 32), ("all hidden", 32)]
 )
 def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
     layer = make_layer_of(RULES[name]())

@@ -40,7 +40,7 @@ def drawn(count: int, seed: int = 0) -> list[mha.Tokens]:
     return [spaced(random.choices(pieces, k=random.randint(1, 12))) for pieces in few]
 
 
-LISTS = [*map(mha.words, SENTENCES), spaced(["Ġthe", "the"]), *drawn(4000)]
+LISTS = [*map(mha.words, SENTENCES), spaced(["Ġthe", "the"]), *drawn(1000)]
 
 
 def test_every_name_finds_its_token_and_has_no_white_space():
