@@ -13,15 +13,13 @@ from tests.parity import tiny
 TIRED = "The animal didn't cross the street because it was too tired."
 SHARE = 1e-5  # of the sum of the terms' sizes
 HALF_SHARE = {"float16": 1e-2, "bfloat16": 5e-2}
-# Those with their own way: norms before and behind, of heads, latent keys, experts, ALiBi, relative, learned
-# and fixed positions, parallel blocks, two texts, shared layers.
-FAMILIES = [
-    "albert", "bart", "bert", "bloom", "cohere", "ctrl", "deepseek_v3", "falcon", "gemma2",
-    "gemma3_text", "glm4", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "jetmoe", "llama",
-    "llama4_text", "marian", "mistral", "mixtral", "modernbert", "mpnet", "mt5", "olmo2", "opt", "phi3",
-    "qwen3", "qwen3_moe", "qwen3_next", "roberta", "roformer", "stablelm", "starcoder2", "t5",
-    "whisper", "xglm", "xlm-roberta",
-]  # fmt: skip
+# Each with its own way: shared layers; learned positions and norms behind; ALiBi; parallel blocks; latent
+# keys; norms before and behind; sinks and experts; partly rotated heads; scaled residuals; relative
+# positions; norms of heads behind; gated layers between others; two texts, also with relative positions.
+FAMILIES = (
+    *("albert", "bert", "bloom", "cohere", "deepseek_v3", "gemma2", "gpt_oss", "gpt_neox", "granite"),
+    *("mpnet", "olmo2", "qwen3_next", "marian", "t5"),
+)
 
 
 def gap(why: mha.Attribution) -> float:
@@ -177,7 +175,7 @@ def test_all_earlier_heads_are_writers_and_the_terms_are_the_score(family):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", HALF_SHARE)
-@pytest.mark.parametrize("family", ["bert", "gemma2", "gpt2", "llama", "qwen3", "t5"])
+@pytest.mark.parametrize("family", ["gemma2", "gpt2"])
 def test_in_half_precision_the_terms_are_the_score_within_its_rounding(family, dtype):
     model = adopted(family, dtype)
     for why in attributions(model, traced(model, tiny.LENGTHS[0])):
