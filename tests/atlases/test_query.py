@@ -48,7 +48,7 @@ def test_every_head_has_a_row_for_each_measure(atlas):
     assert heads.groupby(["layer", "head"])["measure"].apply(list).map(lambda m: m == atlas.measures).all()
 
 
-@pytest.mark.parametrize("measure", ["previous token", "entropy", "pronoun to noun", "punctuation"])
+@pytest.mark.parametrize("measure", ["entropy", "pronoun to noun"])
 def test_the_summary_is_that_of_all_numbers(measure, atlas):
     for layer in range(2):
         rows = numbers(atlas, measure, layer, 1)
@@ -80,7 +80,7 @@ def test_heads_are_a_copy(atlas):
 # The strongest texts
 
 
-@pytest.mark.parametrize("measure", ["previous token", "distance", "pronoun to noun"])
+@pytest.mark.parametrize("measure", ["distance", "pronoun to noun"])
 def test_the_strongest_texts_are_those_with_the_largest_numbers(measure, atlas):
     rows = numbers(atlas, measure, 1, 0).sort_values(["value", "text"], ascending=[False, True])
     top = atlas.top(measure, layer=1, head=0, n=5)
@@ -175,14 +175,14 @@ def test_the_shipped_atlases_are_small():
 def test_shipped_numbers_and_texts_are_those_of_a_run(tmp_path):
     """The first sentences measured again give the values of the examples that are among them."""
     shipped = next(library.atlases())
-    again = mha.atlas("small", count=40, out=tmp_path / "a", **shipped.manifest["settings"])
+    again = mha.atlas("small", count=20, out=tmp_path / "a", **shipped.manifest["settings"])
     query = "SELECT text, layer, head, entropy, string FROM heads JOIN texts USING (text)"
     rows = again.sql(query).set_index(["text", "layer", "head"])
     compared = 0
     for layer, n_heads in enumerate(shipped.manifest["heads"]):
         for head in range(n_heads):
             top = shipped.top("entropy", layer=layer, head=head, n=100)
-            for _, one in top[top["text"] < 40].iterrows():
+            for _, one in top[top["text"] < 20].iterrows():
                 row = rows.loc[(one["text"], layer, head)]
                 assert one["value"] == pytest.approx(row["entropy"], rel=1e-3)
                 assert one["string"] == row["string"]

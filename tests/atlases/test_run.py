@@ -67,16 +67,8 @@ def test_a_shard_whose_worker_dies_is_measured_again_and_counted(made, tmp_path)
     assert files(tmp_path / "a") == files(made)
 
 
-@pytest.mark.slow  # starts a cluster
-def test_a_cluster_makes_the_same_files(made, tmp_path):
-    pytest.importorskip("ray")
-    mini(tmp_path / "a", ray="local", workers=2)
-    assert files(tmp_path / "a") == files(made)
-
-
-@pytest.mark.parametrize("family", ["bert", "llama"])
-def test_a_model_measures_the_same_in_batches_of_any_size(family, tmp_path):
-    model, tokenizer = tiny.module(family), tiny.fast(tiny.TOKENIZER_OF[family])
+def test_a_model_measures_the_same_in_batches_of_any_size(tmp_path):
+    model, tokenizer = tiny.module("llama"), tiny.fast(tiny.TOKENIZER_OF["llama"])
     every = []
     for batch in (1, 3, 16):
         folder = tmp_path / str(batch)
@@ -105,12 +97,12 @@ KILLED = """
 
     out, options, longest = Path(sys.argv[1]), {options}, float(sys.argv[2])
     draw = random.Random(int(sys.argv[3]))
-    for attempt in range(11):
+    for attempt in range(6):
         process = os.fork()
         if not process:
             mha.atlas("small", out=out, **options)
             os._exit(0)
-        if attempt < 10:
+        if attempt < 5:
             time.sleep(draw.uniform(0.05, longest))
             os.kill(process, signal.SIGKILL)
         ended = os.waitpid(process, 0)[1]
@@ -118,9 +110,9 @@ KILLED = """
 """
 
 
-@pytest.mark.slow  # ten times killed
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_an_atlas_that_was_killed_ten_times_has_the_same_files(made, tmp_path):
+def test_an_atlas_that_was_killed_five_times_has_the_same_files(made, tmp_path):
     out = tmp_path / "a"
     options = {"shard": SHARD, "count": COUNT, **SMALL}
     script = textwrap.dedent(KILLED).replace("{options}", repr(options))
@@ -177,14 +169,6 @@ def test_each_number_is_that_of_the_texts_trace(made):
                     np.testing.assert_allclose(values, found.value[:, at], rtol=1e-3, atol=1e-6)
 
 
-def test_what_a_model_learned_beats_shuffled_words_and_chance(tmp_path):
-    """The small model answers what a pronoun stands for with the head that is asked for it."""
-    atlas = mha.atlas("small", count=60, h=4, d_model=64, out=tmp_path / "a")
-    role = atlas.head(1, 0).loc["pronoun to noun"]
-    assert role["low"] > role["shuffled_high"] > role["shuffled"] > role["chance"]
-    assert role["mean"] > 0.95
-
-
 def test_the_interval_holds_the_mean_as_often_as_it_says():
     """Of many samples, about 95 % of the intervals hold the true mean."""
     from mha_core.atlases import summary
@@ -213,7 +197,7 @@ def test_texts_that_cannot_be_traced_are_left_out_with_their_reasons(tmp_path):
 
 def test_a_text_that_is_much_too_long_is_left_out_of_a_model(tmp_path):
     model, tokenizer = tiny.module("bert"), tiny.fast("word_piece")
-    texts = ["A cat sang.", "the street " * 90_000, "A dog saw it."]
+    texts = ["A cat sang.", "the street " * 30_000, "A dog saw it."]
     atlas = mha.atlas(texts, source=model, tokenizer=tokenizer, out=tmp_path / "a")
     assert atlas.left_out["text"].tolist() == [1]
     assert atlas.sql("SELECT count(DISTINCT text) AS n FROM heads")["n"].tolist() == [2]
@@ -233,9 +217,8 @@ def test_a_model_that_overflows_leaves_its_texts_out(tmp_path, refused):
 # Other models
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "bloom"])
-def test_shared_keys_windows_and_half_precision_are_measured(family, tmp_path):
-    model, tokenizer = tiny.module(family).bfloat16(), tiny.fast(tiny.TOKENIZER_OF[family])
+def test_shared_keys_windows_and_half_precision_are_measured(tmp_path):
+    model, tokenizer = tiny.module("gemma2").bfloat16(), tiny.fast(tiny.TOKENIZER_OF["gemma2"])
     atlas = mha.atlas(TEXTS, source=model, tokenizer=tokenizer, out=tmp_path / "a")
     rows = atlas.sql("SELECT * FROM heads WHERE text = 1 ORDER BY layer, head")
     trace = mha.trace(TEXTS[1], source=model, tokenizer=tokenizer)
@@ -269,7 +252,6 @@ def test_a_worker_with_other_packages_is_refused(refused):
     ("other", "said"),
     [
         ({"h": 4}, "settings"),
-        ({"trained": False}, "settings"),
         ({"count": COUNT - 1}, "number of texts"),
         ({"texts": TEXTS * 8}, "measures"),
         ({"source": "random", "seed": 1}, "source"),
@@ -302,7 +284,6 @@ def test_a_model_that_was_trained_on_is_refused(tmp_path, refused):
         ({"texts": ["a", 3]}, "Text 2"),
         ({"texts": ["a", "b \ud800"]}, "Text 2: The text has half of a character"),
         ({"count": 0}, "at least 1"),
-        ({"workers": 0}, "at least 1"),
         ({"shard": 0}, "at least 1"),
         ({"batch": 0}, "batch"),
         ({"heads": 4}, "h is"),
