@@ -19,24 +19,20 @@ HEAVY = ("torch", "numpy", "pandas", "plotly", "transformers", "streamlit", "hug
 PACKAGE = Path(mha.__file__).parent
 
 
-NUMBERS, TABLES = ["torch", "numpy"], ["torch", "numpy", "pandas"]
-LOADED = [
-    ("import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError", []),
-    ("import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()", NUMBERS),
-    ("from mha_core import metrics, similarity, roles, rollout, overview", TABLES),
-    ("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')", TABLES),
-    ("from mha_core import figures", ["numpy", "pandas", "plotly"]),
-]
+# Code that runs one after the other in a process, and what is loaded then.
+LOADED = {
+    "import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError": [],
+    "mha_core.trace('a b', h=1, d_model=4).view().html()": ["torch", "numpy"],
+    "from mha_core import metrics, similarity, roles, rollout, overview": ["torch", "numpy", "pandas"],
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"), [LOADED[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in LOADED[1:])]
-)
-def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
-    """Each in a process of its own."""
-    told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == expected
+@pytest.mark.parametrize("steps", [LOADED, {"from mha_core import figures": ["numpy", "pandas", "plotly"]}])
+def test_a_name_loads_what_it_needs_and_nothing_else(steps):
+    told = f"print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
+    code = "\n".join(["import json, sys", *(line for step in steps for line in (step, told))])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [*steps.values()]
 
 
 def typed_names() -> dict[str, str]:
