@@ -213,14 +213,7 @@ SETTINGS = {
     "prefix, one key head": {"mask": "prefix:2", "position": "none", "h": 5, "n_kv_heads": 1, "d_k": 3},
     "padding, split evenly": {"mask": "padding:2", "d_model": 15, "d_k": None, "d_v": None},
     "empty row, one head": {"mask": DRAWN_MASK, "h": 1},
-    "everything": {
-        "h": 6,
-        "n_kv_heads": 3,
-        "layers": 3,
-        "position": "alibi",
-        "mask": DRAWN_MASK,
-        "seed": 17,
-    },
+    "everything": {"h": 6, "n_kv_heads": 3, "layers": 3, "position": "alibi", "mask": DRAWN_MASK, "seed": 17},
 }
 
 
@@ -355,8 +348,7 @@ def little(monkeypatch):
 # One text that looks at another
 
 SIDES = mha.Sides(
-    mha.words("the old cat saw a dog ."),
-    mha.words("die alte graue Katze sah gestern im Garten einen Hund ."),
+    mha.words("the old cat saw a dog ."), mha.words("die alte graue Katze sah gestern im Garten einen Hund .")
 )
 CROSS = {"h": 6, "n_kv_heads": 2, "d_k": 3, "d_v": 5, "d_model": 13}
 

@@ -11,10 +11,7 @@ from mha_core.atlases import library
 from mha_core.atlases.claims import claims
 
 NAMES = ("n", "mean", "low", "high", "shuffled", "chance", "fixed")
-LINK = {
-    "measure": "pronoun to noun",
-    **dict(zip(NAMES, (100, 0.9, 0.85, 0.95, 0.4, 0.1, 0.5), strict=True)),
-}
+LINK = {"measure": "pronoun to noun", **dict(zip(NAMES, (100, 0.9, 0.85, 0.95, 0.4, 0.1, 0.5), strict=True))}
 POSITION = {
     "measure": "previous token",
     **dict(zip(NAMES, (100, 0.9, 0.88, 0.92, 0.85, 0.1, np.nan), strict=True)),

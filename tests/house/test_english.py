@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "app.py", *ROOT.glob("mha_core/**/*.py"), *ROOT.glob("pages/**/*.py")]
 FILES += ROOT.glob("assets/components/**/*.[jc]s*")
@@ -29,16 +27,8 @@ def test_no_text_begins_with_its_end():
     assert {name: texts for name, texts in found.items() if texts} == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("a.py", '"""The sum."""\ndef f():\n    """What a head does. Is it so?"""'),
-        ("a.py", 'class A:\n    """Of each head its row."""'),
-        ("a.js", "/**\n * Whose numbers these are.\n */"),
-        ("a.css", "a { color: red; }\n/* Let it be red. */"),
-    ],
-)
-def test_a_text_that_begins_with_its_end_is_found(name, code):
-    assert len(refused(name, code)) == 1
-    assert refused(name, re.sub("What|Of|Whose|Let", "The", code)) == []
+def test_a_text_that_begins_with_its_end_is_found():
+    code = '"""The sum."""\ndef f():\n    """What a head does. Is it so?"""'
+    assert refused("a.py", code) == ["What a head does. Is it so?"]
+    assert len(refused("a.js", "/**\n * Whose numbers these are.\n */")) == 1
     assert refused("a.py", '"""What does a head look at? At its row."""') == []

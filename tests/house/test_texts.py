@@ -248,8 +248,7 @@ def test_every_message_is_a_template_with_its_fields():
 
 
 @pytest.mark.parametrize(
-    "code",
-    ['MhaError(f"{n} heads")', 'Phrase("a " + name)', 'mha.MhaError("{n} heads")', 'Stopped("{n}", m=1)'],
+    "code", ['MhaError(f"{n} heads")', 'Phrase("a " + name)', 'mha.MhaError("{n} heads", m=1)']
 )
 def test_a_message_without_a_template_is_found(code):
     assert len(faults(messages_in(code))) == 1
@@ -261,12 +260,9 @@ def test_every_sentence_on_a_model_is_a_template(room):
     assert [words for file in files for words in plain_sentences(file.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize(
-    "code",
-    ['skip("its scores are lost")', 'skip(f"{name} is not shown here")', 'LOST = "it went through tanh"'],
-)
-def test_a_sentence_that_is_no_template_is_noticed(code):
-    assert len(plain_sentences(code)) == 1
+def test_a_sentence_that_is_no_template_is_noticed():
+    code = """skip("its scores are lost")\nskip(f"{name} is not shown here")"""
+    assert len(plain_sentences(code)) == 2
 
 
 def test_every_message_is_said_in_the_languages_that_have_messages():

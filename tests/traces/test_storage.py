@@ -223,16 +223,33 @@ def test_a_file_with_invalid_weights_is_refused(known_by_weights, tmp_path, refu
     assert f"weights of layer 0 {reason}" in str(refused(mha.load, path))
 
 
+def header(**named):
+    return lambda h, t: h.update(named)
+
+
+def text(*more, **named):
+    return lambda h, t: h["texts"][0].update(*more, **named)
+
+
+def layer(**named):
+    return lambda h, t: h["layers"][0].update(named)
+
+
+def rule(**named):
+    return lambda h, t: h["layers"][0]["rule"].update(named)
+
+
+def tensors(named):
+    return lambda h, t: t.update(named)
+
+
 LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            lambda h, t: h.update(version=3),
-            "cannot be opened: it has format version 3; this release reads 2.",
-        ),
+        (header(version=3), "cannot be opened: it has format version 3; this release reads 2."),
         (lambda h, t: t.pop("0.q"), "is damaged: its header does not fit its content (KeyError('0.q'))."),
         # A header of another form
         *((lambda h, t, key=key: h.pop(key), "is damaged") for key in ("version", "texts")),
@@ -240,78 +257,58 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         (lambda h, t: h["layers"][0]["tensors"].pop("k"), "has neither weights nor queries, keys and values"),
         (lambda h, t: h["texts"][0]["pieces"].append("!"), "is damaged"),
         (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
-        (lambda h, t: h["texts"][0].update(unknown=[4]), "is damaged"),
-        (lambda h, t: h["texts"][0].update(unknown=[True]), "is damaged"),
-        (lambda h, t: h["layers"][0]["rule"].update(colour=1), "is damaged"),
-        (lambda h, t: h["layers"][0].update(about={"call": True}), "call of Facts is True"),
-        (lambda h, t: h["layers"][0].update(about={"rotary": {"form": "half", "width": 6}}), "rotary code"),
-        (lambda h, t: h["layers"][0].update(sides=[-1, -1]), "is damaged"),
-        *(
-            (lambda h, t, name=name: h["layers"][0].update(name=name), "the name of layer 0 is")
-            for name in (5, None)
-        ),
-        (lambda h, t: h.update(source=[1, 2]), "is damaged"),
+        (text(unknown=[4]), "is damaged"),
+        (text(unknown=[True]), "is damaged"),
+        (rule(colour=1), "is damaged"),
+        (layer(about={"call": True}), "call of Facts is True"),
+        (layer(about={"rotary": {"form": "half", "width": 6}}), "rotary code"),
+        (layer(sides=[-1, -1]), "is damaged"),
+        *((layer(name=name), "the name of layer 0 is") for name in (5, None)),
+        (header(source=[1, 2]), "is damaged"),
         # Answers
-        (lambda h, t: h.update(answers=[None] * 5), "4 tokens cannot go with 5 answers"),
-        (lambda h, t: h.update(answers=[None, ["it"], None, None]), "'i' with probability 't'"),
-        (lambda h, t: h.update(answers=7), "is damaged"),
-        (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
-        (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
-        (lambda h, t: h.update(answers=[[["w", True]]] * 4), "'w' with probability True"),
-        (lambda h, t: h.update(answers=[[]] * 4), "an answer has no word"),
-        (
-            lambda h, t: h.update(answers=[[["w", 0.001]] * 101] * 4),
-            "101 words in an answer; the limit is 100",
-        ),
-        (lambda h, t: h.update(questions={"noun": [[]] * 4}), "an answer has no word"),
-        (lambda h, t: h.update(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
-        (
-            lambda h, t: h.update(questions={str(at): [] for at in range(101)}),
-            "101 questions; the limit is 100",
-        ),
+        (header(answers=[None] * 5), "4 tokens cannot go with 5 answers"),
+        (header(answers=[None, ["it"], None, None]), "'i' with probability 't'"),
+        (header(answers=7), "is damaged"),
+        (header(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
+        (header(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
+        (header(answers=[[["w", True]]] * 4), "'w' with probability True"),
+        (header(answers=[[]] * 4), "an answer has no word"),
+        (header(answers=[[["w", 0.001]] * 101] * 4), "101 words in an answer; the limit is 100"),
+        (header(questions={"noun": [[]] * 4}), "an answer has no word"),
+        (header(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
+        (header(questions={str(at): [] for at in range(101)}), "101 questions; the limit is 100"),
         # Sizes
-        (lambda h, t: h["texts"][0].update(LONG), "it has 60,000 tokens; the limit is 4,096."),
+        (text(LONG), "it has 60,000 tokens; the limit is 4,096."),
         (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
-        (lambda h, t: t.update({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
+        (tensors({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
         # Tensors that do not fit each other: refused at once, not when somebody looks
-        (
-            lambda h, t: t.update({"0.rule.mask": torch.zeros(4, 4)}),
-            "mask of layer 0 has the number type float32",
-        ),
-        (lambda h, t: t.update({"0.rule.mask": torch.ones(3, 2).bool()}), "mask of layer 0 has shape (3, 2)"),
-        (lambda h, t: t.update({"0.x": torch.zeros(3, 15)}), "x of layer 0 has shape (3, 15)"),
+        (tensors({"0.rule.mask": torch.zeros(4, 4)}), "mask of layer 0 has the number type float32"),
+        (tensors({"0.rule.mask": torch.ones(3, 2).bool()}), "mask of layer 0 has shape (3, 2)"),
+        (tensors({"0.x": torch.zeros(3, 15)}), "x of layer 0 has shape (3, 15)"),
         (
             lambda h, t: (t.update(y=torch.zeros(3, 15)), h["layers"][0]["tensors"].update(x_v="y")),
             "x_v of layer 0 has shape (3, 15)",
         ),
-        (lambda h, t: t.update({"0.q": torch.zeros(4, 5)}), "q of layer 0 has shape (4, 5)"),
-        (lambda h, t: t.update({"0.q": torch.zeros(3, 4, 0)}), "no size 0"),
-        (lambda h, t: t.update({"0.k": torch.zeros(3, 4, 7)}), "k of layer 0 has shape (3, 4, 7)"),
+        (tensors({"0.q": torch.zeros(4, 5)}), "q of layer 0 has shape (4, 5)"),
+        (tensors({"0.q": torch.zeros(3, 4, 0)}), "no size 0"),
+        (tensors({"0.k": torch.zeros(3, 4, 7)}), "k of layer 0 has shape (3, 4, 7)"),
         (
-            lambda h, t: t.update({"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}),
+            tensors({"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}),
             "k of layer 0 has shape (0, 4, 5)",
         ),
-        (lambda h, t: t.update({"0.w_o": torch.zeros(7, 13)}), "b_o of layer 0 has shape (15,)"),
-        (lambda h, t: t.update({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
-        (lambda h, t: t.update({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
-        (
-            lambda h, t: t.update({"0.q": torch.zeros(3, 4, 5).int()}),
-            "q of layer 0 has the number type int32",
-        ),
-        (lambda h, t: t.update({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
+        (tensors({"0.w_o": torch.zeros(7, 13)}), "b_o of layer 0 has shape (15,)"),
+        (tensors({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
+        (tensors({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
+        (tensors({"0.q": torch.zeros(3, 4, 5).int()}), "q of layer 0 has the number type int32"),
+        (tensors({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
         (lambda h, t: t.update({"0.q": t["0.q"].half()}), "q of layer 0 has the number type float16 and k"),
         (lambda h, t: t.update({"0.b_o": t["0.b_o"].double()}), "w_o of layer 0 has the number type float32"),
         # Numbers
-        *(
-            (lambda h, t, name=name, value=value: h["layers"][0]["rule"].update({name: value}), said)
-            for name, value, said in (
-                ("scale", float("nan"), "NaN, which is no finite number"),
-                ("scale", True, "scale of layer 0 is True; it has to be a number or null"),
-                ("soft_cap", True, "soft_cap of layer 0 is True"),
-                ("temperature", True, "temperature of layer 0 is True"),
-                ("temperature", None, "temperature of layer 0 is None; it has to be a number."),
-            )
-        ),
+        (rule(scale=float("nan")), "NaN, which is no finite number"),
+        (rule(scale=True), "scale of layer 0 is True; it has to be a number or null"),
+        (rule(soft_cap=True), "soft_cap of layer 0 is True"),
+        (rule(temperature=True), "temperature of layer 0 is True"),
+        (rule(temperature=None), "temperature of layer 0 is None; it has to be a number."),
         (lambda h, t: t["0.k"][1, 2].fill_(torch.nan), "k of layer 0 has numbers that are not finite"),
         (lambda h, t: (t["0.q"].fill_(1e20), t["0.k"].fill_(1e20)), "scores can reach 5e+40"),
         (lambda h, t: t["0.w_o"].fill_(3.4e38), "w_o of layer 0 can be too large: it has a length"),

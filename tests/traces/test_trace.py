@@ -82,10 +82,7 @@ def test_a_trace_is_one_short_line_whatever_its_text():
     assert len(repr(mha.trace("word " * 300, h=1, d_model=2))) < 250
 
 
-PICKS = [
-    {"rows": -2, "keys": np.array([2, 0, 1])},
-    {"rows": [], "keys": slice(None, None, 2)},
-]
+PICKS = [{"rows": -2, "keys": np.array([2, 0, 1])}, {"rows": [], "keys": slice(None, None, 2)}]
 
 
 @pytest.mark.parametrize("picked", PICKS, ids=str)

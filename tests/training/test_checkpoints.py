@@ -415,10 +415,7 @@ def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
 # Losses over the first steps of the plans that made the shipped weights: seed, sentences, batches,
 # first weights, optimizer and rates all show in them; whoever changes one of these trains anew.
 FIRST_STEPS = 10
-FIRST_LOSSES = {
-    "glass-box-zh-h4-d64": 5.12534,
-    "standard-en-h4-d64": 5.37647,
-}
+FIRST_LOSSES = {"glass-box-zh-h4-d64": 5.12534, "standard-en-h4-d64": 5.37647}
 
 
 @pytest.mark.slow

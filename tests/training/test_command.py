@@ -20,10 +20,7 @@ from mha_core.training.workshop import __main__ as command
 from mha_core.training.workshop import report
 
 STEPS = 7
-TINY = (
-    Plan(h=2, d_model=8, steps=STEPS),
-    Plan("standard", h=1, d_model=8, steps=STEPS, language="zh"),
-)
+TINY = (Plan(h=2, d_model=8, steps=STEPS), Plan("standard", h=1, d_model=8, steps=STEPS, language="zh"))
 ENGLISH, CHINESE = map(checkpoints.name, TINY)
 
 

@@ -8,15 +8,7 @@ import torch
 
 from mha_core.training import checkpoints
 from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
-from mha_core.training.fit import (
-    HIDDEN_SHARE,
-    MIN_RATE,
-    SHARES,
-    WARM_UP,
-    Plan,
-    Training,
-    rate_at,
-)
+from mha_core.training.fit import HIDDEN_SHARE, MIN_RATE, SHARES, WARM_UP, Plan, Training, rate_at
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import HIDDEN_WORD
