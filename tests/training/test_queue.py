@@ -83,7 +83,7 @@ def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
         trainings.model(None)
 
 
-def test_the_steps_of_the_oldest_trainings_are_forgotten_and_never_their_end(trainings, monkeypatch):
+def test_the_steps_of_the_oldest_trainings_are_forgotten_first_and_then_their_ends(trainings, monkeypatch):
     first = trainings.start(plan(steps=2), "anna")
     until(lambda: first.state == "finished")
     assert trainings.steps(first.name) == [0, 1, 2]
@@ -94,6 +94,10 @@ def test_the_steps_of_the_oldest_trainings_are_forgotten_and_never_their_end(tra
     assert trainings.model(first.name) is trainings.model(first.name, 2) is first.trained
     with pytest.raises(MhaError, match="no step 1 "):
         trainings.model(first.name, 1)
+    monkeypatch.setattr(queues, "MAX_BYTES", second.bytes)
+    third = trainings.start(plan(steps=2, seed=2), "cleo")
+    until(lambda: third.state == "finished" and not trainings.find(first.plan))
+    assert trainings.find(third.plan) is third
 
 
 def test_models_from_files_have_names_of_their_own(trainings):
@@ -280,16 +284,6 @@ def test_stopped_trainings_have_a_limit_of_their_own(trainings, hold_steps, monk
     start_and_stop(again.plan.seed)
     until(lambda: set(kept()) == {again})  # the latest now
     assert trainings.steps(finished.name) == [0, 1, 2]
-
-
-def test_old_trainings_are_dropped_and_running_ones_never(trainings, monkeypatch):
-    jobs = []
-    for seed in range(4):
-        jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
-        until(lambda: jobs[-1].state == "finished")
-        monkeypatch.setattr(queues, "MAX_BYTES", 2.1 * jobs[0].bytes)
-    assert trainings.find(jobs[0].plan) is None
-    assert trainings.find(jobs[-1].plan) is jobs[-1]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
