@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mha_core.errors import at_least_1
-from mha_core.executor import actors, processes, run
+from mha_core.executor import actors, processes, run, worker
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one that nobody can catch
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="whether a process runs is read in /proc")
@@ -80,11 +80,8 @@ class Unreadable:
         return int, ("no number",)
 
 
-def threads(loaded: object):
-    """The threads of torch, which is loaded here or came with an object of its own."""
-    import torch
-
-    return lambda n: torch.get_num_threads()
+def threads():
+    return lambda n: int(os.environ["OMP_NUM_THREADS"])
 
 
 def endless(folder: Path):
@@ -187,18 +184,18 @@ def test_an_error_that_cannot_be_pickled_and_a_task_that_cannot_be_loaded_come_t
         list(run(squares, [Unreadable()], workers=2))
 
 
-@pytest.mark.parametrize("comes_with_an_object", [False, True])
-def test_the_workers_share_the_processors(comes_with_an_object):
-    import torch
+def test_the_workers_share_the_processors(two, monkeypatch):
+    here = processes.processors() if "workers" in two else 2
+    assert set(dict(run(threads, TASKS, **two)).values()) == {max(1, here // 2)}
+    import torch  # as in a worker to which a tensor was sent
 
-    loaded = torch.float32 if comes_with_an_object else None
-    found = dict(run(partial(threads, loaded), TASKS, workers=2))
-    assert set(found.values()) == {max(1, processes.processors() // 2)}
-
-
-@pytest.mark.slow
-def test_on_a_cluster_a_worker_has_as_many_threads_as_processors(cluster):
-    assert set(dict(run(partial(threads, None), TASKS, **cluster, workers=1)).values()) == {2}
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    before = torch.get_num_threads()
+    try:
+        worker.prepared(threads, 3)
+        assert (torch.get_num_threads(), worker.do(0)) == (3, 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 @on_linux
