@@ -22,13 +22,11 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 RULES = {
-    "full": dict,
     "causal": lambda: {"mask": masks.build("causal", L, L)},
     "empty row": lambda: {"mask": EMPTY, "temperature": 1.7},
     "mask of each head": lambda: {"mask": normal(6, L, L, seed=4) > 0.3},
     "all hidden": lambda: {"mask": torch.zeros(L, L, dtype=torch.bool)},
     "hidden by bias": lambda: {"bias": normal(6, L, L, seed=5).masked_fill(~EMPTY, float("-inf"))},
-    "distances, soft cap": lambda: {"distance_bias": normal(6, 2 * L - 1, seed=6), "soft_cap": 0.5},
     "sinks": lambda: {"sinks": normal(6, seed=7), "mask": EMPTY},
 }
 
@@ -100,7 +98,7 @@ def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
 
 
 def test_the_table_has_a_row_and_a_picture_for_each_head_of_each_layer_which_may_differ_in_heads():
-    layers = [make_layer_of(RULES[name](), seed=seed) for seed, name in enumerate(("full", "sinks"))]
+    layers = [make_layer_of(rule, seed=seed) for seed, rule in enumerate(({}, RULES["sinks"]()))]
     narrow = {name: tensor[:2] for name, tensor in layers[0].tensors.items()}
     layers.append(mha.LayerTrace(narrow, mha.ScoreRule()))
     seen = overview(trace_of(*layers))

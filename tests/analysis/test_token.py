@@ -19,7 +19,7 @@ from mha_core.analysis.token import (
     vectors,
 )
 from mha_core.attention import functional
-from tests.conftest import DRAWN_MASK, RULES, SETTINGS, assert_close
+from tests.conftest import DRAWN_MASK, assert_close
 
 TEXT = "the old cat saw the new cat"
 
@@ -28,12 +28,12 @@ def by_hand(*layers: mha.LayerTrace) -> mha.AttentionTrace:
     return mha.AttentionTrace(mha.words(TEXT), layers, {"name": "by hand"})
 
 
-WHOLE_RULES = [name for name in RULES if not name.startswith("patches")]
+TRACES = ["everything", "mask of each head", "sinks", "glass_box", "cross_trace"]
 
 
-@pytest.fixture(scope="module", params=[*SETTINGS, *WHOLE_RULES, "glass_box", "cross_trace"])
+@pytest.fixture(scope="module", params=TRACES)
 def trace(request, settings, rules, make_layer):
-    """Every setting and rule, a small model, and 7 tokens that look at 11 others."""
+    """Positions and shared keys, rules, a small model, and 7 tokens that look at 11 others."""
     name = request.param
     if name in settings:
         return mha.trace(**settings[name])

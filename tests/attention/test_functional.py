@@ -38,11 +38,9 @@ def test_inputs_are_unchanged(normal):
 
 BLOCKED = {
     "plain": lambda normal: ScoreRule(),
-    "mask": lambda normal: ScoreRule(mask=random_mask(normal, 7, 11, seed=3)),
     "mask of each head": lambda normal: ScoreRule(mask=random_mask(normal, 2, 6, 7, 11, seed=3)),
     "key padding": lambda normal: ScoreRule(mask=random_mask(normal, 2, 1, 1, 11, seed=3)),
     "bias": lambda normal: ScoreRule(bias=normal(6, 7, 11, seed=4), temperature=1.3),
-    "sinks": lambda normal: ScoreRule(sinks=normal(6, seed=5), soft_cap=2.0),
     "all": lambda normal: ScoreRule(
         scale=0.2,
         mask=random_mask(normal, 2, 1, 7, 11, seed=3),
@@ -219,7 +217,6 @@ def test_shapes_that_do_not_fit_and_values_that_are_no_tensors_are_named(q, k, v
 PLAIN = {
     "nothing": lambda normal: ScoreRule(),
     "scale": lambda normal: ScoreRule(scale=0.3),
-    "mask": lambda normal: ScoreRule(mask=random_mask(normal, 7, 11, seed=3)),
     "mask of each head": lambda normal: ScoreRule(mask=random_mask(normal, 1, 6, 7, 11, seed=3)),
     "rows that see nothing": lambda normal: ScoreRule(mask=torch.arange(7)[:, None] > torch.arange(11)),
 }

@@ -139,16 +139,11 @@ def test_a_distance_bias_of_minus_infinity_is_a_mask(normal):
 
 
 TABLES = {
-    "nothing": lambda normal: {},
     "mask (query, key)": lambda normal: {"mask": normal(QUERIES, KEYS) > 0},
-    "mask (1, query, key)": lambda normal: {"mask": normal(1, QUERIES, KEYS) > 0},
     "mask (head, query, key)": lambda normal: {"mask": normal(H, QUERIES, KEYS) > 0},
     "mask (batch, head, query, key)": lambda normal: {"mask": normal(2, H, QUERIES, KEYS) > 0},
     "key padding": lambda normal: {"mask": normal(2, 1, 1, KEYS) > 0},
-    "bias": lambda normal: {"bias": normal(H, QUERIES, KEYS)},
     "bias of a batch": lambda normal: {"bias": normal(2, 1, QUERIES, KEYS)},
-    "distance_bias": lambda normal: {"distance_bias": normal(H, QUERIES + KEYS - 1)},
-    "sinks": lambda normal: {"sinks": normal(H)},
     "all": lambda normal: {
         "mask": normal(2, 1, QUERIES, KEYS) > -1,
         "bias": normal(H, QUERIES, KEYS),
