@@ -57,52 +57,33 @@ def layer_by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
     return mha.AttentionTrace(tokens, (layer, sunk), "numbers")
 
 
-def adjusted_layers(dtype=torch.float32) -> mha.AttentionTrace:
-    """Two layers whose products are scaled, limited, normed over a head or all heads, and rotated."""
-    draw = torch.Generator().manual_seed(4)
-    x, angles = (torch.randn(5, width, generator=draw).to(dtype) for width in (11, 4))
-    code = Rotary("half", 4, start=1)
-    layers = []
-    for over in ("head", "all"):
-        tensors, matrices = {"x": x, "cos": angles.cos(), "sin": angles.sin()}, {}
-        for name in "qkv":
-            w = torch.randn(11, 12, generator=draw).to(dtype)
-            linear = (x @ w).unflatten(1, (2, 6)).transpose(0, 1)
-            matrices[f"w_{name}"] = w
-            if name == "v":
-                tensors |= {"v_linear": linear, "v": linear.clamp(-1.5, 1.5)}
-                continue
-            numbers = linear if over == "head" else linear.transpose(0, 1).flatten(1)[None]
-            raw = linear * torch.rsqrt(numbers.square().mean(-1, keepdim=True) + 1e-6) * 1.75 * 0.5
-            turned = mha.attention.positions.rotated(
-                raw, tensors["cos"], tensors["sin"], form="half", start=1
-            )
-            tensors |= {f"{name}_linear": linear, f"{name}_raw": raw, f"{name}_turned": turned}
-            tensors[name] = turned * 3.0
-        steps = (Norm("RMSNorm", over), Factor(0.5), code, Factor(3.0))
-        about = Facts(rotary=code, adjustments=Adjustments(steps, steps, (Clip(1.5),)))
-        layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
-    return mha.AttentionTrace(mha.words("a b c d e"), tuple(layers), "numbers")
+NORMS = (("LayerNorm", "head", 1), ("LayerNorm", "head", 3), ("LayerNorm", "all", 1))
 
 
 def layer_normed() -> mha.AttentionTrace:
-    """A LayerNorm between X W and q and k: over each head with a gain for all or for each, and over all."""
+    """Norms, a scale and a limit between X W and q and k: a gain for all heads, for each, over all."""
     draw, n_heads, width, layers = torch.Generator().manual_seed(9), 3, 5, []
     x = torch.randn(4, 7, generator=draw)
-    for over, rows in (("head", 1), ("head", n_heads), ("all", 1)):
+    for kind, over, rows in (*NORMS, ("RMSNorm", "head", 1)):
         matrices = {f"w_{name}": torch.randn(7, n_heads * width, generator=draw) for name in "qkv"}
         linear = {n: (x @ matrices[f"w_{n}"]).unflatten(1, (n_heads, width)).transpose(0, 1) for n in "qkv"}
-        tensors = {"x": x, "v": linear["v"]}
+        tensors = {"x": x, "v_linear": linear["v"], "v": linear["v"].clamp(-1.5, 1.5)}
         for name in "qk":
             size = width if over == "head" else n_heads * width
             gain, shift = torch.randn(2, rows, size, generator=draw)
-            tensors |= {f"{name}_linear": linear[name], f"{name}_gain": gain, f"{name}_shift": shift}
+            tensors[f"{name}_linear"] = linear[name]
             numbers = linear[name].transpose(0, 1)  # (token, head, width)
             numbers = numbers.flatten(1) if over == "all" else numbers
-            normed = nn.functional.layer_norm(numbers, (size,), eps=0.01) * gain + shift
+            if kind == "LayerNorm":
+                tensors |= {f"{name}_gain": gain, f"{name}_shift": shift}
+                normed = nn.functional.layer_norm(numbers, (size,), eps=0.01) * gain + shift
+            else:  # whose gain follows from the numbers before and behind it
+                normed = nn.functional.rms_norm(numbers, (size,), gain[0], eps=0.01)
             tensors[name] = normed.view(4, n_heads, width).transpose(0, 1) * 0.5
-        steps = (Norm("LayerNorm", over, 0.01), Factor(0.5))
-        about = Facts(adjustments=Adjustments(steps, steps))
+            if kind == "LayerNorm":
+                tensors[name] = tensors[name].clamp(-0.9, 0.9)
+        steps = (Norm(kind, over, 0.01), Factor(0.5), *[Clip(0.9)] * (kind == "LayerNorm"))
+        about = Facts(adjustments=Adjustments(steps, steps, (Clip(1.5),)))
         layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
     return mha.AttentionTrace(mha.words("a b c d"), tuple(layers), "numbers")
 
@@ -140,8 +121,9 @@ TRACES = {
     "by hand, bfloat16": lambda: layer_by_hand(torch.bfloat16),
     "by hand, float16": lambda: layer_by_hand(torch.float16),
     "by hand, float64": lambda: layer_by_hand(torch.float64),
-    "adjusted": adjusted_layers,
     "behind a LayerNorm": layer_normed,
+    "behind an RMSNorm of all heads, and turned": lambda: of_family("olmo2", torch.float32),
+    "behind an RMSNorm of each head, and turned": lambda: of_family("qwen3_next", torch.float32),
     "recorded": recorded_trace,
     "between two texts": between_two_texts,
     "one token": lambda: mha.trace("alone", d_model=2, h=1),
@@ -281,13 +263,15 @@ def test_a_layer_norm_of_a_file_is_explained_as_that_of_the_model(tmp_path):
     for layer in range(3):
         place = {"layer": layer, "head": 2, "key": 3, "dimension": 4}
         one, other = (mha.explain(given, "k", **place) for given in (trace, loaded))
-        assert [step.name for step in one.steps] == ["projection", "norm", "scale"]
+        assert [step.name for step in one.steps] == ["projection", "norm", "scale", "clip"]
         assert one.pytorch() == other.pytorch()
         assert one.value == trace.layers[layer].k[2, 3, 4]
     first = loaded.layers[0]
-    short = replace(first, tensors={**first.tensors, "k_gain": first.tensors["k_gain"][:, :2]})
-    with pytest.raises(mha.MhaError, match="gain and shift this trace does not have"):
-        mha.explain(replace(loaded, layers=(short,)), "k", head=2, key=3, dimension=4)
+    known = {name: tensor for name, tensor in first.tensors.items() if name != "k_gain"}
+    for wrong in ({}, {"k_gain": first.tensors["k_gain"][:, :2]}):
+        unknown = replace(loaded, layers=(replace(first, tensors=known | wrong),))
+        with pytest.raises(mha.MhaError, match="LayerNorm whose gain and shift this trace does not have"):
+            mha.explain(unknown, "k", head=2, key=3, dimension=4)
 
 
 def test_a_number_with_unknown_parts_is_refused():
@@ -295,13 +279,6 @@ def test_a_number_with_unknown_parts_is_refused():
     for name, (axes, _) in EXPLAINED.items():
         with pytest.raises(mha.MhaError, match=r"not known|only its weights are known"):
             mha.explain(trace, name, **dict.fromkeys(axes, 0))
-    trace = adjusted_layers()
-    steps = (Norm("LayerNorm", "head"),)
-    about = replace(trace.layers[0].about, rotary=None, adjustments=Adjustments(steps, steps))
-    tensors = {name: t for name, t in trace.layers[0].tensors.items() if not name.endswith(("raw", "turned"))}
-    normed = replace(trace.layers[0], tensors=tensors, about=about)
-    with pytest.raises(mha.MhaError, match="LayerNorm whose gain and shift this trace does not have"):
-        mha.explain(replace(trace, layers=(normed,)), "q", head=0, query=0, dimension=0)
 
 
 def test_terms_that_do_not_give_the_number_are_refused():
