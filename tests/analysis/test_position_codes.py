@@ -32,6 +32,17 @@ def test_the_sinusoidal_code_is_that_of_the_paper():
     assert meeting[3] == pytest.approx(sum(math.cos(3 / 10000 ** (2 * i / 10)) for i in range(5)), abs=1e-5)
 
 
+def test_the_rotary_effect_depends_on_distance_only():
+    code = rotary(7, 10)
+    assert code.table.shape == (7, 5)
+    assert code.table.loc[3, 2] == pytest.approx(math.cos(2 / 10000 ** (2 / 10)), abs=1e-6)
+    meeting = by_distance(code)
+    assert meeting[0] == pytest.approx(1)
+    assert meeting[2] == pytest.approx(
+        sum(math.cos(2 / 10000 ** (2 * i / 10)) for i in range(5)) / 5, abs=1e-5
+    )
+
+
 def test_the_alibi_bias_falls_linearly_with_the_heads_slope():
     code = alibi(5, 8, head=1)
     np.testing.assert_allclose(code.table.to_numpy()[:, 1], [-(2.0**-n) for n in range(1, 9)])
