@@ -1,22 +1,28 @@
-"""The answers of a room as a table, one row an answer."""
+"""The answers of a room as two tables: one row an answer, and one row a student."""
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from mha_core.errors import MhaError
 from mha_core.lessons.item import Item, Tracer
+from mha_core.lessons.lesson import in_language
+from mha_core.lessons.question import read_row
 from mha_core.room.rooms import Desk
 
 
 def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
-    """One row an answer: who, which screen and vote, whether it is right, the key, its scene's link, when.
+    """One row an answer: who, the question, the answer in words, whether it is right, the key, and when.
 
-    `right`, `key` and `margin` are None where nothing is scored or the question cannot be asked here; `late`
-    is what a late answer came after, a name in `rooms.LATE`.
+    `right`, `key` and `margin` are None where nothing is scored or the question cannot be asked here;
+    `misread` is true of a wrong answer that is right to the question that is asked by mistake for this one;
+    `late` is what a late answer came after, a name in `rooms.LATE`.
     """
     room, names = desk.room(), {one.number: one.name for one in desk.students()}
     posed: dict[tuple[int, str], tuple[Item | None, str | None, float | None]] = {}
-    judged: dict[tuple[int, str, str], bool | None] = {}
+    judged: dict[tuple[int, str, str], tuple[bool | None, bool]] = {}
     table: list[dict[str, object]] = []
     for one in desk.answers():
         screen = room.lesson.screens[one.screen - 1]
@@ -25,7 +31,8 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
             posed[at] = _posed(screen.item, one.language, tracer)
         item, key, margin = posed[at]
         if (*at, one.answer) not in judged:
-            judged[*at, one.answer] = _is_right(item, one.answer)
+            judged[*at, one.answer] = _judged(item, one.answer)
+        right, misread = judged[*at, one.answer]
         table.append(
             {
                 "room": room.code,
@@ -34,9 +41,13 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
                 "screen": one.screen,
                 "vote": one.vote,
                 "kind": screen.question.kind,
+                "question": in_language(screen.ask, one.language),
                 "answer": one.answer,
-                "right": judged[*at, one.answer],
+                "answer_in_words": in_words(item, one.answer),
+                "right": right,
+                "misread": misread,
                 "key": key,
+                "key_in_words": in_words(item, key or ""),
                 "margin": margin,
                 "language": one.language,
                 "scene": _link(item),
@@ -45,6 +56,49 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
             }
         )
     return table
+
+
+def students(desk: Desk, table: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """One row a student, also for those who have not answered: the latest vote on each screen, and sums.
+
+    `table` has the rows of `rows`. A screen is "right", "wrong", "misread", "answered" where nothing is
+    scored, and "" without an answer.
+    """
+    latest = {(row["student"], row["screen"]): row for row in table}  # votes are in their order
+    numbers, told = range(1, len(desk.room().lesson.screens) + 1), []
+    for one in desk.students():
+        signs = {f"screen_{number}": _sign(latest.get((one.number, number))) for number in numbers}
+        counts = Counter(signs.values())
+        sums = {"answered": len(signs) - counts[""], "right": counts["right"]}
+        told.append({"student": one.number, "name": one.name, **sums, **signs})
+    return told
+
+
+def _sign(row: dict[str, object] | None) -> str:
+    if row is None:
+        return ""
+    if row["right"] is None:
+        return "answered"
+    return "right" if row["right"] else "misread" if row["misread"] else "wrong"
+
+
+def in_words(item: Item | None, answer: str) -> str:
+    """An answer in words of its sentence, as "animal" or "animal 60, street 40", where it is about words."""
+    if item is None:
+        return answer
+    try:
+        match item.question.kind:
+            case "point":
+                return item.words[int(answer) - 1]
+            case "cell":
+                row, column = (int(one) - 1 for one in answer.split(","))
+                return f"{item.queries[row]} → {item.words[column]}"
+            case "draw":
+                shares = np.round(100 * np.array(read_row(answer, len(item.words)))).astype(int)
+                return ", ".join(f"{item.words[at]} {shares[at]}" for at in np.argsort(-shares) if shares[at])
+    except (MhaError, ValueError, IndexError):  # it was no answer, which says itself
+        pass
+    return answer
 
 
 def _posed(
@@ -62,11 +116,13 @@ def _posed(
     return item, answers[0] if answers else None, margin if math.isfinite(margin) else None
 
 
-def _is_right(item: Item | None, answer: str) -> bool | None:
+def _judged(item: Item | None, answer: str) -> tuple[bool | None, bool]:
+    """Whether an answer is right, and whether the question was misread."""
     try:
-        return item.is_right(answer) if item else None
+        right = item.is_right(answer) if item else None
+        return right, item is not None and right is False and item.misreads(answer)
     except MhaError:
-        return None
+        return None, False
 
 
 def _link(item: Item | None) -> str:

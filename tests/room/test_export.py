@@ -5,11 +5,13 @@ from datetime import datetime
 import pytest
 
 from mha_core import Scene
+from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import Lesson
+from mha_core.lessons.question import Cell, Draw, Why
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
-from mha_core.room.export import rows
+from mha_core.room.export import in_words, rows, students
 from mha_core.room.rooms import Rooms
 from tests.lessons.items import tracer
 
@@ -19,6 +21,7 @@ FILE = f"""
 minutes = 5
 [[screens]]
 kind = "point"
+ask = "Where does it look?"
 scene.en = "{TIRED}"
 scene.zh = "text=动物没有过马路，因为它太累了。&layer=2&head=1&token=它"
 [[screens]]
@@ -60,3 +63,27 @@ def test_every_answer_is_a_row_with_what_is_right_in_its_own_language():
     assert datetime.fromisoformat(first["answered_at"]).tzinfo is not None
     assert Scene.of_link(table[3]["scene"]).scene.text.startswith("动物")
     assert desk.answer_count() == len(table)
+    assert [row["answer_in_words"] for row in table] == ["animal", "street", "It is tired.", "动物", "animal"]
+    assert (first["key_in_words"], first["question"] != "") == ("animal", True)
+
+    absent = rooms.enter(key.code, rooms.join(key.code, "Eve"))
+    told = [(one["name"], one["answered"], one["right"], one["screen_1"]) for one in students(desk, table)]
+    assert told == [("=Ada", 2, 0, "wrong"), ("", 2, 1, "right"), ("Eve", 0, 0, "")]
+    assert students(desk, table)[2]["student"] == absent.number
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "words"),
+    [
+        (Cell(), "5,3", "cross → animal"),
+        (Cell(), "5,99", "5,99"),
+        (Draw(), "3:60,7:40", "animal 60, street 40"),
+        (Draw(), "3:60", "3:60"),
+        (Why(), "why", "why"),
+    ],
+)
+def test_an_answer_is_told_in_the_words_of_its_sentence(kind, answer, words):
+    item = Item(
+        kind, Scene.of_link("text=The animal didn't cross the street.&layer=2&head=2&token=cross").scene
+    )
+    assert in_words(item, answer) == words

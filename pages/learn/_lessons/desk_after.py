@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DAYS, RECEIPT, TOGETHER = "desk_days", "desk_receipt", "desk_together"
 CLOSED, REMOVED = "desk_closed", "desk_removed"  # whether the door is closed, and the student to remove
 RENEWED = "desk_renewed"  # in the session: whether the link is a new one since just now
+ENDINGS = {"csv": ".csv", "students": "-students.csv", "json": ".json"}  # of files
 TOLD = "desk_told"  # in the session: what came of the last act
 
 
@@ -96,11 +97,12 @@ def _name(number: int, name: str) -> str:
 
 
 def files(desk: "Desk") -> dict[str, Callable[[], bytes]]:
-    """The functions that write the table of the room, by kind of file."""
-    from mha_core.room.export import rows
+    """The functions that write the tables of the room, by kind of file."""
+    from mha_core.room.export import rows, students
 
     return {
         "csv": lambda: csv(pd.DataFrame(rows(desk, items.trace))),
+        "students": lambda: csv(pd.DataFrame(students(desk, rows(desk, items.trace)))),
         "json": lambda: json.dumps(rows(desk, items.trace), ensure_ascii=False, indent=1).encode(),
     }
 
@@ -111,8 +113,8 @@ def _export(desk: "Desk") -> None:
             st.download_button(
                 t(f"room.desk_{kind}"),
                 written,
-                file_name=f"room-{desk.code}.{kind}",
-                mime={"csv": "text/csv", "json": "application/json"}[kind],
+                file_name=f"room-{desk.code}{ENDINGS[kind]}",
+                mime="application/json" if kind == "json" else "text/csv",
                 key=f"desk_{kind}",
                 icon=":material/download:",
                 on_click="ignore",
