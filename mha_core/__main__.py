@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import math
 import os
 import shlex
 import socket
@@ -20,6 +21,7 @@ from mha_core.errors import listed, one_of
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
     from mha_core.atlases.run import Progress
+    from mha_core.lessons.item import Item
 
 # Each setting of a source: its type, and its help text in `headscope trace --help`.
 SETTINGS = {
@@ -322,9 +324,19 @@ def _check_lesson(word: str) -> int:
         wrong += len(refused)
         for number, screen in enumerate(lesson.screens, start=1):
             place = f"{word}: screen {number} ({language}), {screen.question.kind}"
-            verdict = refused.get(number) or f"margin {screen.item(language).key.margin:.2f}"
-            print(f"{place}: {verdict}")
+            print(f"{place}: {refused.get(number) or _key_of(screen.item(language))}")
     return 1 if wrong else 0
+
+
+def _key_of(item: "Item") -> str:
+    """The right answers and their margin."""
+    from mha_core.lessons.question import in_words
+
+    answers, margin = item.key
+    if not answers:
+        return "no key"
+    told = " or ".join(in_words(item, answer) for answer in answers)
+    return f"{told} (margin {margin:.2f})" if math.isfinite(margin) else told
 
 
 def _trace(args: argparse.Namespace) -> int:

@@ -548,6 +548,25 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(np.asarray(one, float) - np.asarray(other, float)).sum() / 2)
 
 
+def in_words(item: Item | None, answer: str) -> str:
+    """An answer in words of its sentence, as "animal" or "animal 60, street 40", where it is about words."""
+    if item is None:
+        return answer
+    try:
+        match item.question.kind:
+            case "point":
+                return item.words[int(answer) - 1]
+            case "cell":
+                row, column = (int(one) - 1 for one in answer.split(","))
+                return f"{item.queries[row]} → {item.words[column]}"
+            case "draw":
+                shares = np.round(100 * np.array(read_row(answer, len(item.words)))).astype(int)
+                return ", ".join(f"{item.words[at]} {shares[at]}" for at in np.argsort(-shares) if shares[at])
+    except (MhaError, ValueError, IndexError):  # it was no answer, which says itself
+        pass
+    return answer
+
+
 def read_row(answer: str, n_key: int) -> np.ndarray:
     """The row of weights of ``3:60,7:40``, in per cent with words from 1. (key,)
 

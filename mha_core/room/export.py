@@ -4,12 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from mha_core.errors import MhaError
 from mha_core.lessons.item import Item, Tracer
 from mha_core.lessons.lesson import in_language
-from mha_core.lessons.question import read_row
+from mha_core.lessons.question import in_words
 from mha_core.room.rooms import Desk
 
 
@@ -80,25 +78,6 @@ def _sign(row: dict[str, object] | None) -> str:
     if row["right"] is None:
         return "answered"
     return "right" if row["right"] else "misread" if row["misread"] else "wrong"
-
-
-def in_words(item: Item | None, answer: str) -> str:
-    """An answer in words of its sentence, as "animal" or "animal 60, street 40", where it is about words."""
-    if item is None:
-        return answer
-    try:
-        match item.question.kind:
-            case "point":
-                return item.words[int(answer) - 1]
-            case "cell":
-                row, column = (int(one) - 1 for one in answer.split(","))
-                return f"{item.queries[row]} → {item.words[column]}"
-            case "draw":
-                shares = np.round(100 * np.array(read_row(answer, len(item.words)))).astype(int)
-                return ", ".join(f"{item.words[at]} {shares[at]}" for at in np.argsort(-shares) if shares[at])
-    except (MhaError, ValueError, IndexError):  # it was no answer, which says itself
-        pass
-    return answer
 
 
 def _posed(

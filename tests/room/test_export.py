@@ -7,11 +7,11 @@ import pytest
 from mha_core import Scene
 from mha_core.lessons.item import Item
 from mha_core.lessons.lesson import Lesson
-from mha_core.lessons.question import Cell, Draw, Why
+from mha_core.lessons.question import Cell, Draw, Why, in_words
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
-from mha_core.room.export import in_words, rows, students
+from mha_core.room.export import rows, students
 from mha_core.room.rooms import Rooms
 from tests.lessons.items import tracer
 
