@@ -142,7 +142,7 @@ export class HeadMatrices {
     });
     this.root = this.gallery.root;
     this.gallery.explanation.closed = () => {
-      this.explained = "";
+      [this.explained, this.question] = ["", ""]; // what the server still says about it is not shown
       this.#moveFocus({ number: "" });
     };
   }
