@@ -75,10 +75,8 @@ def _visible(
     if used is None:
         return frozenset(), sizes
     stage = st.empty() if source == "model" else None  # on the page: loading takes a while
-    with sentences:
-        if source == "file":
-            _file_sentence()
-        else:
+    if source != "file":
+        with sentences:
             _sentence(used)
     with menus:
         if source != "file":
@@ -98,6 +96,8 @@ def _visible(
                 _model(stage, used)
             else:
                 _file()
+                with sentences:  # of the kind of attention that was chosen
+                    _file_sentence()
     return used, sizes
 
 

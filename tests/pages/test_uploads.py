@@ -253,6 +253,7 @@ def test_a_link_to_a_missing_kind_or_to_a_file_of_another_visit_is_reported(star
         app = opened(source="file", kind=kind)
         assert app.segmented_control(key="shown_kind").value == taken
         assert refused_by_link(app) == [said.format("kind", kind, taken)] * (kind != taken)
+    assert app.text_area(key="file_keys").value == " ".join(TEXT)  # of the link's kind from the first run
     for kind, side, text in (("decoder", "file_text", TARGET), ("cross", "file_keys", TEXT)):
         app.segmented_control(key="shown_kind").set_value(kind).run()
         assert app.text_area(key=side).value == " ".join(text)
