@@ -305,11 +305,14 @@ function chip(selection, head, actions) {
 export function showFoot(foot, texts, isPinned, acts, trial, fitted, { release, hide, rewrite, set }) {
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
-  if (acts.rewrite) parts.push(makeButton(acts.rewrite, "", rewrite));
+  if (acts.rewrite)
+    parts.push(Object.assign(makeButton("✎", "", rewrite), { title: acts.rewrite, ariaLabel: acts.rewrite }));
   if (acts.hide) parts.push(makeButton(acts.hide, "", (event) => event.detail > 1 || hide()));
   if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.text }));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
-  const now = parts.map((part) => part.textContent + part.ariaPressed + ("href" in part ? part.href : "")).join("|");
+  const now = parts
+    .map((part) => part.textContent + part.title + part.ariaPressed + ("href" in part ? part.href : ""))
+    .join("|");
   if (foot.dataset.now === now) return;
   foot.dataset.now = now;
   renew(foot, parts);
