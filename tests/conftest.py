@@ -75,9 +75,10 @@ FIRST_CASE = ("pages", "parity", "sources", "capture")
 def pytest_collection_modifyitems(items) -> None:
     """Mark browser tests and further cases of tests that start a page or a model as slow.
 
-    Slow tests start first, so that no worker is left alone with them at the end.
+    Slow tests start first, in two of the parts that workers begin with: they wait for browsers while others
+    compute, and no worker is left alone with them at the end.
     """
-    started = set()
+    started, browser, slow, quick = set(), [], [], []
     for item in items:
         test = item.path, item.originalname
         folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
@@ -85,7 +86,11 @@ def pytest_collection_modifyitems(items) -> None:
         if in_browser or (folder in FIRST_CASE and test in started):
             item.add_marker("slow")
         started.add(test)
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        is_slow = item.get_closest_marker("slow") is not None
+        (browser if in_browser else slow if is_slow else quick).append(item)
+    kinds = browser, slow, quick
+    halves = [(part[: len(part) // 2], part[len(part) // 2 :]) for part in kinds]
+    items[:] = [item for half in zip(*halves, strict=True) for part in half for item in part]
 
 
 @pytest.fixture(scope="session")
