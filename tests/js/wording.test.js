@@ -1,7 +1,7 @@
 // Wording: templates, digits of weights, titles of two sentences, direction of a text.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { apart, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
+import { apart, drawnAs, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
 
 test("two sentences are titled by their differences", () => {
   const cases = [
@@ -55,4 +55,8 @@ test("the direction of a text is that of its first letter", () => {
   ];
   for (const tokens of toTheLeft) assert.equal(isRtl(tokens), true, tokens.join());
   for (const tokens of [["the", "القط"], ["[a]", "小猫"], []]) assert.equal(isRtl(tokens), false, tokens.join());
+});
+
+test("Chinese characters are drawn in the Chinese way on an English page", () => {
+  assert.deepEqual(["动物", "小猫A", "cat", ""].map(drawnAs), ["zh-Hans", "zh-Hans", "", ""]);
 });

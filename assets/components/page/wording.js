@@ -14,6 +14,10 @@ export function isRtl(tokens) {
   return RTL.test(text.match(/\p{L}/u)?.[0] ?? "");
 }
 
+// The language by which a browser draws the characters of a token, such as 直, in the Chinese way; "" for others.
+/** @param {string} token */
+export const drawnAs = (token) => (/\p{Script=Han}/u.test(token) ? "zh-Hans" : "");
+
 // A template with {names} filled in. What is filled in is never a template itself.
 /** @param {string} template @param {Record<string, string | number>} values */
 export function fill(template, values) {

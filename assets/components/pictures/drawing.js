@@ -6,7 +6,7 @@
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make, makeButton, penOf } from "../page/elements.js";
-import { exact, fill, isolated, short } from "../page/wording.js";
+import { drawnAs, exact, fill, isolated, short } from "../page/wording.js";
 import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
 
@@ -75,6 +75,7 @@ export const tallestOf = ({ matrices }) => (matrices ? TALLEST.above : TALLEST.a
 export function tokenElement(panel, side, at, texts) {
   const element = make("div", `token ${side}`);
   const text = listOf(panel, side)[at];
+  element.lang = drawnAs(text);
   element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
   Object.assign(element.dataset, { side, at: String(at) });
   element.id = `${panel.id}-${side}-${at}`;
