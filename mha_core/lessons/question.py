@@ -330,9 +330,13 @@ class Estimate(Question):
         return number
 
     def is_right(self, item: Item, answer: str) -> bool:
-        (low, high), _ = self.line(item), item.key
-        tolerance = 0 if self.quantity in self.COUNTS else ON_LINE * (high - low)
-        return abs(self._read(item, answer) - self.number(item)) <= tolerance
+        _ = item.key  # it says where the question is ambiguous
+        return abs(self._read(item, answer) - self.number(item)) <= self.tolerance(item)
+
+    def tolerance(self, item: Item) -> float:
+        """The largest distance between a right estimate and the number; 0 for a count."""
+        low, high = self.line(item)
+        return 0.0 if self.quantity in self.COUNTS else ON_LINE * (high - low)
 
     def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
         number = self._read(item, answer)

@@ -159,17 +159,19 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     question = item.question
     assert isinstance(question, Estimate)
     given = t("lessons.gave_estimate", number=number(float(answer)))
+    within = t("lessons.within", within=number(question.tolerance(item)))
     if question.quantity == "row_sum":
         fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
-        return _yours(given, item, run, t("lessons.if_row_sum")), _own(fact, item)
+        return _yours(given, item, run, t("lessons.if_row_sum")), paragraph([_own(fact, item), within])
     if question.quantity in question.COUNTS:
         return given, t(f"lessons.fact_{question.quantity}", number=number(question.number(item)))
     key = word(item.words[item.looked_at])
     if question.quantity == "score":
         query = word(item.queries[item.place[2]])
-        return given, t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
+        fact = t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
+        return given, paragraph([fact, within])
     fact = t("lessons.fact_weight", key=key, weight=short(question.number(item)))
-    return _yours(given, item, run, t("lessons.if_weight", key=key)), _own(fact, item)
+    return _yours(given, item, run, t("lessons.if_weight", key=key)), paragraph([_own(fact, item), within])
 
 
 def _flip(item: Item, answer: str, run: Run) -> tuple[str, str]:
