@@ -53,6 +53,7 @@ def test_texts_are_measured_with_one_thread_which_others_do_not_notice(tmp_path,
     assert set(used) == {1}
 
 
+@pytest.mark.slow
 def test_a_shard_whose_worker_dies_is_measured_again_and_counted(made, tmp_path):
     seen = []
 
@@ -195,6 +196,7 @@ def test_texts_that_cannot_be_traced_are_left_out_with_their_reasons(tmp_path):
     assert atlas.n_texts == 7
 
 
+@pytest.mark.slow
 def test_a_text_that_is_much_too_long_is_left_out_of_a_model(tmp_path):
     model, tokenizer = tiny.module("bert"), tiny.fast("word_piece")
     texts = ["A cat sang.", "the street " * 30_000, "A dog saw it."]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 CHECKED = ("attention.functional", "attention.module", "traces.layer", "sources.arrays")
 # Everything that these modules compute, at distinct prime sizes, in each precision, with fewer key heads,
@@ -60,6 +62,7 @@ with pytest.raises(TypeCheckError):
 """
 
 
+@pytest.mark.slow
 def test_every_array_has_the_shape_of_its_type():
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(

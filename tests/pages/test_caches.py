@@ -22,6 +22,7 @@ def visited(opened, opened_on):
     return visit
 
 
+@pytest.mark.slow
 def test_a_page_is_the_same_with_caches_of_one_result_and_each_cache_has_room_for_a_few(visited, monkeypatch):
     for cache in compute.caches.values():
         cache.clear()

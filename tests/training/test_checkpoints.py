@@ -310,6 +310,7 @@ def test_a_shipped_model_is_that_of_its_plan_its_file_and_its_entry_in_the_manif
     assert json.loads(json.dumps(trained.report)) == written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_scores_of_the_manifest_are_reproducible(name):
     """They were measured in single precision; the file has half of it."""
@@ -326,6 +327,7 @@ def test_the_scores_of_the_manifest_are_reproducible(name):
     assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=5 * POINT)
 
 
+@pytest.mark.slow
 def test_the_question_scores_of_the_manifest_are_reproducible_from_the_public_sentences():
     name = "glass-box-en-h4-d32"
     written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model))

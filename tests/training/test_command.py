@@ -59,6 +59,7 @@ def files(folder) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_every_missing_model_is_made_with_its_entry(measured, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     command.main(["--out", str(out)])
@@ -106,6 +107,7 @@ def test_its_tasks_can_be_sent_to_other_processes(tmp_path, monkeypatch):
     assert len(sent) == 1 + len(TINY)
 
 
+@pytest.mark.slow
 def test_temperatures_of_trained_models_are_fitted_again_without_training(measured, tmp_path):
     command.main(["--out", str(tmp_path)])
     file = tmp_path / f"{ENGLISH}.safetensors"

@@ -70,6 +70,7 @@ def test_a_sentence_is_encoded_by_hand():
         assert (answers[1, 3:] == NOT_ASKED).all()
 
 
+@pytest.mark.slow
 def test_what_a_hidden_word_leaves_to_ask(corpus):
     """A hidden word has the questions for its neighbours, also if it stayed visible, and is no answer.
 

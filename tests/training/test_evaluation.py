@@ -24,6 +24,7 @@ from mha_core.training.workshop.report import MAX_UNKNOWN_SCORED, PAIRS_PER_SHAP
 DIGESTS = {"en": "c04bfff4081c7893", "zh": "2149cf140896d0ab"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_scores_are_measured_on_the_same_sentences_in_every_process(language):
     sets = [pairs(language, split, agreement=asked) for split in ("validation", "test") for asked in (0, 1)]
@@ -210,6 +211,7 @@ def test_the_divergence_of_rows_given_by_hand(heads, expected):
 # Edges that decide an answer
 
 
+@pytest.mark.slow
 def test_a_pronoun_blocked_from_its_noun_gets_another_answer():
     """The head of the question for the noun decides alone: with this edge blocked the answer changes."""
     found = evaluation.blocking_effects(model_of("glass-box-zh-h8-d64"), "zh")

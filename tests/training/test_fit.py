@@ -33,6 +33,7 @@ def equal_states(one: dict, other: dict) -> bool:
 # Steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "language"), [("glass-box", "en"), ("standard", "zh")])
 def test_the_loss_falls_and_every_parameter_learns(little, tiny, architecture, language):
     run = Training(tiny(architecture=architecture, language=language, steps=2000, rate=0.01))
