@@ -113,6 +113,12 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(random_model):
             assert n == rows.sum()
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_untrained_model_has_no_labels(language):
+    model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)
+    assert labels(of_model(model, language)) == {}
+
+
 def test_the_control_is_the_same_model_before_training(random_model):
     _, table = random_model
     before = of_model(SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7), "en")

@@ -16,6 +16,8 @@ import mha_core as mha
 from mha_core.sources import arrays, random_weights, recorder
 from mha_core.sources.huggingface import batches
 from mha_core.traces import storage
+from mha_core.training import checkpoints
+from mha_core.training.fit import Plan
 from tests.sources import tiny
 
 ODD = st.one_of(
@@ -102,28 +104,50 @@ def changed(header, place, value):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A file, and the header and tensors of its trace."""
-    path = tmp_path_factory.mktemp("hostile") / "f"
-    mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False).save(path)
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        header = json.loads(file.metadata()[storage.HEADER])
-    return lambda: (path, header, tensors)  # a function: hypothesis would print all of it
+def files(tmp_path_factory):
+    """Headers and tensors of a trace and of a model, with their readers, and a file to write to."""
+    path, kinds = tmp_path_factory.mktemp("hostile") / "f", []
+    trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
+    model = checkpoints.untrained(Plan(h=2, d_model=8))
+    for key, save_as, load in (
+        (storage.HEADER, trace.save, mha.load),
+        (checkpoints.HEADER, lambda path: checkpoints.save_model(path, model), checkpoints.load_model),
+    ):
+        save_as(path)
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            kinds.append((key, json.loads(file.metadata()[key]), tensors, load))
+    return lambda: (path, kinds)  # a function: hypothesis would print all of it
 
 
 @settings(max_examples=60)
-@given(at=st.integers(0, 2**16), odd=st.one_of(ODD, st.just(...)))
-def test_a_file_with_any_header_is_read_or_refused(saved, at, odd):
-    path, header, tensors = saved()
-    header = changed(header, [*places(header)][at % len([*places(header)])], odd)
-    path.write_bytes(save(tensors, {storage.HEADER: json.dumps(header)}))
+@given(
+    of_model=st.booleans(),
+    in_header=st.booleans(),
+    at=st.integers(0, 2**16),
+    odd=st.one_of(ODD, st.just(...)),
+    shape=st.lists(st.integers(0, 5), max_size=4),
+    number=st.sampled_from([0.0, 1.0, -1.0, torch.nan, torch.inf, 1e20]),
+    kind=st.sampled_from([torch.float32, torch.float64, torch.bool, torch.int64]),
+)
+def test_a_file_is_read_or_refused(files, of_model, in_header, at, odd, shape, number, kind):
+    path, kinds = files()
+    key, header, tensors, load = kinds[of_model]
+    if in_header:
+        header = changed(header, [*places(header)][at % len([*places(header)])], odd)
+    else:
+        name = sorted(tensors)[at % len(tensors)]
+        tensors = {**tensors, name: torch.full(shape or tensors[name].shape, number).nan_to_num(0).to(kind)}
+        if kind is torch.float32:
+            tensors[name] = torch.full(shape or tensors[name].shape, number)
+    path.write_bytes(save(tensors, {key: json.dumps(header)}))
     try:
-        loaded = mha.load(path)
+        loaded = load(path)
     except mha.MhaError:
         return
-    numbers(loaded)
-    repr(loaded)
+    if load is mha.load:
+        numbers(loaded)
+        repr(loaded)
 
 
 # Memory

@@ -432,6 +432,15 @@ def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(saved_file)
 # Saving
 
 
+def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved_file):
+    before = saved_file.read_bytes()
+    trace = mha.load(saved_file)
+    with pytest.raises(TypeError):
+        replace(trace, answers=((("a", object()),),) * len(trace.tokens)).save(saved_file)
+    assert saved_file.read_bytes() == before
+    assert [path.name for path in saved_file.parent.iterdir()] == [saved_file.name]
+
+
 def test_a_saved_file_replaces_the_old_one_and_a_reader_of_that_can_finish(saved_file):
     before, new = saved_file.read_bytes(), mha.trace("another text", h=5, d_model=15)
     with saved_file.open("rb") as reader:
