@@ -553,7 +553,7 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def in_words(item: Item | None, answer: str) -> str:
-    """An answer in words of its sentence, as "animal" or "animal 60, street 40", where it is about words."""
+    """An answer in words of its sentence, as "animal" or "animal 60%, street 40%", if it is about words."""
     if item is None:
         return answer
     try:
@@ -565,7 +565,9 @@ def in_words(item: Item | None, answer: str) -> str:
                 return f"{item.queries[row]} → {item.words[column]}"
             case "draw":
                 shares = np.round(100 * np.array(read_row(answer, len(item.words)))).astype(int)
-                return ", ".join(f"{item.words[at]} {shares[at]}" for at in np.argsort(-shares) if shares[at])
+                return ", ".join(
+                    f"{item.words[at]} {shares[at]}%" for at in np.argsort(-shares) if shares[at]
+                )
     except (MhaError, ValueError, IndexError):  # it was no answer, which says itself
         pass
     return answer

@@ -77,7 +77,7 @@ def test_every_answer_is_a_row_with_what_is_right_in_its_own_language():
     [
         (Cell(), "5,3", "cross → animal"),
         (Cell(), "5,99", "5,99"),
-        (Draw(), "3:60,7:40", "animal 60, street 40"),
+        (Draw(), "3:60,7:40", "animal 60%, street 40%"),
         (Draw(), "3:60", "3:60"),
         (Why(), "why", "why"),
     ],

@@ -21,12 +21,12 @@ from mha_core.lessons.lesson import (
     Screen,
     in_language,
 )
-from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
+from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, in_words, scene_of
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Tokens
 from pages._kit import state
-from pages._kit.text import joined, language, literal, said, t
+from pages._kit.text import language, literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place
@@ -456,19 +456,7 @@ def _verdict(screen: Screen) -> None:
 def _in_words(item: Item) -> str:
     """The model's own answer, in the words of the sentence."""
     answer = item.key.answers[0]
-    match item.question.kind:
-        case "point":
-            return item.words[int(answer) - 1]
-        case "cell":
-            row, column = (int(one) - 1 for one in answer.split(","))
-            return f"{item.queries[row]} → {item.words[column]}"
-        case "draw":
-            shares = (part.split(":") for part in answer.split(","))
-            return joined(f"{item.words[int(at) - 1]} {share}%" for at, share in shares)
-        case "flip":
-            return texts.change(item, answer)
-        case _:
-            return answer
+    return texts.change(item, answer) if item.question.kind == "flip" else in_words(item, answer)
 
 
 def _keep(draft: Lesson) -> None:
