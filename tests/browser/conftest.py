@@ -177,6 +177,7 @@ def tabs(browser):
             except Error:  # the server has ended, and the tab with it
                 page.close()
                 return
+        page.context.clear_cookies()  # now that no script of the page can write the chosen language once more
         page.mouse.up()
         page.mouse.move(0, 0)
         for pressed in ("Control", "Shift"):

@@ -132,7 +132,6 @@ def test_the_menu_copies_the_code_of_a_frame_in_the_chosen_language(visit, app, 
     expect(frame.get_by_role("link", name="在 Headscope 中打开")).to_be_visible()
     assert eye(frame).words() == eye(page).words()
     assert frame.locator(".under h2").inner_text() == page.locator(".under h2").inner_text()
-    page.context.clear_cookies()
 
 
 def test_where_nothing_can_be_copied_the_text_is_shown_and_selected(visit, app):

@@ -55,7 +55,6 @@ def chinese(tabs, app, settled):
             return page
 
         yield open_
-        page.context.clear_cookies()
 
 
 def left_in_english(page) -> dict[str, list[str]]:
