@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.attention.functional import attend
     from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
     from mha_core.attention.score_rule import ScoreRule
+    from mha_core.differences.traces import Difference, difference
     from mha_core.errors import MhaError
     from mha_core.export.head_view import HeadView
     from mha_core.interventions.attribution import Attribution, Writer, attribution
@@ -52,6 +53,7 @@ __all__ = [
     "AttentionTrace",
     "Attribution",
     "Check",
+    "Difference",
     "Explanation",
     "HeadView",
     "LayerTrace",
@@ -71,6 +73,7 @@ __all__ = [
     "atlas",
     "attend",
     "attribution",
+    "difference",
     "edits",
     "effects",
     "explain",
@@ -112,6 +115,8 @@ def __getattr__(name: str) -> object:
             from mha_core.traces import tokens as home
         case "Check" | "against_torch":
             from mha_core.traces import verify as home
+        case "Difference" | "difference":
+            from mha_core.differences import traces as home
         case "HeadView":
             from mha_core.export import head_view as home
         case "metrics" | "similarity":

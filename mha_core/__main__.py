@@ -1,7 +1,9 @@
-"""The command `headscope`: opens the app, a trace, an atlas, a link or a room; writes a trace or an atlas."""
+"""The command `headscope`: opens the app, a trace, a link or a room; writes traces; checks a module."""
 
 import argparse
+import ast
 import io
+import json
 import math
 import os
 import shlex
@@ -10,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
-    if args.command in ("trace", "atlas") and options:
+    if args.command in ("trace", "atlas", "check") and options:
         parser.error(f"{options[0]} is an option of the app, which headscope {args.command} does not open")
     try:
         if args.command == "trace":
@@ -73,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _trace(args)
         if args.command == "atlas":
             return _atlas(args)
+        if args.command == "check":
+            return _check_module(args)
         if args.command == "open":
             _open(args.opened)
         if args.command == "lesson":
@@ -168,6 +173,26 @@ def _parser() -> argparse.ArgumentParser:
     lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     help_text = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
     lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=help_text)
+
+    meaning = "compare multi-head attention that you wrote with torch's, and say what is wrong in it"
+    check = commands.add_parser(
+        "check",
+        help=meaning,
+        description=f"{meaning}. The file is run: check only code that you trust.",
+        allow_abbrev=False,
+    )
+    check.add_argument("file", metavar="FILE", type=Path, help="a Python file with a torch module")
+    check.add_argument("--class", dest="name", metavar="NAME", help="the class, if the file has several")
+    check.add_argument("--h", type=int, help="the number of heads to try it with")
+    check.add_argument("--d-model", type=int, help="the model width to try it with")
+    help_text = "an argument of its constructor, as in bias=False; may be repeated"
+    check.add_argument("--argument", action="append", default=[], metavar="NAME=VALUE", help=help_text)
+    help_text = "which parameters are the matrices, as in q=W_q.weight,k=W_k.weight,v=W_v.weight,o=W_o.weight"
+    check.add_argument("--weights", default="", metavar="NAMES", help=help_text)
+    help_text = "what True in a mask means: keep (may be seen) or hide; added: −∞ for hidden keys is added"
+    check.add_argument("--mask", choices=["keep", "hide", "added"], help=help_text)
+    check.add_argument("--json", action="store_true", help="print the result for a program")
+    check.add_argument("--timeout", type=float, default=60.0, help="seconds after which it stops")
 
     meaning = "open a room: a lesson for a class on this network, with a desk for its teacher"
     room = commands.add_parser("class", help=meaning, description=f"{meaning}.", allow_abbrev=False)
@@ -326,6 +351,51 @@ def _check_lesson(word: str) -> int:
             place = f"{word}: screen {number} ({language}), {screen.question.kind}"
             print(f"{place}: {refused.get(number) or _key_of(screen.item(language))}")
     return 1 if wrong else 0
+
+
+def _check_module(args: argparse.Namespace) -> int:
+    """Print whether a module equals torch's attention, or its first difference and the reason; 1 if not."""
+    import torch
+
+    from mha_core.differences.check import check
+
+    def stop() -> None:
+        print(
+            f"headscope: {args.file} was stopped after {args.timeout:g} seconds.", file=sys.stderr, flush=True
+        )
+        os._exit(1)
+
+    timer = Timer(args.timeout, stop)
+    timer.daemon = True
+    timer.start()
+    torch.set_num_threads(1)  # its tensors are small
+    report = check(
+        args.file,
+        name=args.name,
+        h=args.h,
+        d_model=args.d_model,
+        arguments={name: _value(value) for name, value in map(_pair, args.argument)},
+        weights=dict(_pair(word) for word in args.weights.split(",") if word),
+        mask=args.mask,
+    )
+    timer.cancel()
+    print(json.dumps(report.to_json(), ensure_ascii=False, indent=1) if args.json else report)
+    return 0 if report.equal else 1
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise mha.MhaError("Give a name and a value, as in bias=False; got {word}.", word=word)
+    return name, value
+
+
+def _value(word: str) -> object:
+    """A number, True, False, None or a list as Python writes it; any other word is a text."""
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
 
 
 def _key_of(item: "Item") -> str:

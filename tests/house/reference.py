@@ -62,7 +62,7 @@ GROUPS = {
     "Experiments": ("edits", "effects", "mean_outputs"),
     "Pictures": ("HeadView", "figures", "Scene"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),
-    "Checks and errors": ("against_torch", "Check", "MhaError"),
+    "Checks and errors": ("difference", "Difference", "against_torch", "Check", "MhaError"),
 }
 PEERS = """\
 ## Our names and TransformerLens's

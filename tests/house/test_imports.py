@@ -48,6 +48,7 @@ TABLE = {
     "mha_core/analysis/roles.py": f"numpy pandas {TRACES} mha_core.analysis.* mha_core.training.*",
     "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.capture.* mha_core.sources.*"
     " mha_core.analysis.* mha_core.training.*",
+    "mha_core/differences/*": f"torch numpy {TRACES}",
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/scene/*": f"numpy mha_core.export.* mha_core.sources mha_core.sources.*"
     f" mha_core.training.* {TRACES}",
@@ -59,7 +60,7 @@ TABLE = {
     "mha_core/__init__.py": "mha_core.resources late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* late:mha_core.lessons.* late:mha_core.room.* late:segno"
-    f" late:mha_core.atlases.* {FLAT}",
+    f" late:mha_core.atlases.* late:torch late:mha_core.differences.* {FLAT}",
     "pages/_server/*": "streamlit starlette mha_core mha_core.* pages._kit.text",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.* pages._server.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",

@@ -38,6 +38,7 @@ MAX_WORDS = 900  # of the README, for the person who wants to use it
 EXAMPLES = [
     "mha_core",
     "mha_core.attention.edits",
+    "mha_core.differences.traces",
     "mha_core.interventions.attribution",
     "mha_core.interventions.effects",
     "mha_core.lessons.item",

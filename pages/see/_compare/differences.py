@@ -4,13 +4,22 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError
+from mha_core import AttentionTrace, MhaError, difference
 from mha_core.analysis.comparison import compare, divergence, is_same_text
 from pages._kit import compute, heatmaps, pair, state
 from pages._kit.text import literal, said, short, t
 
 ROW = 96  # pixels of the picture with one row
 HIDDEN_SHARE = 0.005  # of the weight: less that goes to tokens without a partner is not worth a sentence
+
+
+def first(sides: pair.Pair) -> None:
+    """The first matrix in which two models differ, and the reason, where their layers have the same sizes."""
+    try:
+        found = difference(*(side.trace for side in sides))
+    except MhaError:  # other texts or other numbers of heads: nothing to compare number by number
+        return
+    st.caption(literal(" ".join(map(said, found.sentences()))))
 
 
 def of_weights(sides: pair.Pair) -> None:

@@ -1,0 +1,356 @@
+"""A module in the reader's own file: its class, its arguments, and the ways in which it may be called."""
+
+import inspect
+import re
+import runpy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.errors import MhaError, listed
+
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")  # of a name such as d_model or numHeads
+MODULE = "headscope_checked"  # the name under which the file is run
+BATCH = 2
+LENGTHS = (7, 11, 5, 13, 17)  # of queries and keys: the first two that are no other size
+HEADS, WIDTH = 3, 10  # by default: h and d_k
+SHARED = 4, 3  # key/value heads, and query heads of each
+LONGEST = 64  # tokens that a module is made for where it asks
+# Names of arguments of a constructor, in lower case and without underscores.
+ARGUMENTS = {
+    "h": "h nheads numheads heads nhead numattentionheads nqheads numqheads",
+    "d_model": "dmodel embeddim dim hiddensize d embeddingdim embdim embsize embedsize nembd modeldim din "
+    "dout hiddendim dembed numhiddens inputdim outputdim width querydim",
+    "n_kv_heads": "nkvheads numkvheads kvheads nkv numkeyvalueheads nkvhead",
+    "d_k": "dk dv headdim headsize dimhead dhead",
+    "dropout": "dropout dropoutrate pdrop attnpdrop residpdrop attndropout dropoutp attentiondropout",
+    "length": "blocksize contextlength maxlen maxseqlen nctx seqlen maxlength contextsize",
+    "causal": "causal iscausal masked",
+    "bias": "bias qkvbias usebias attentionbias",
+}
+INPUTS = {
+    "q": "q query queries x input inputs hiddenstates tokens embeddings xq hidden h src embedded",
+    "k": "k key keys xk context memory encoderoutput kv xkv encoderhiddenstates y",
+    "v": "v value values xv",
+}
+
+
+class Sizes(NamedTuple):
+    """The sizes with which a module is made."""
+
+    h: int
+    d_model: int
+    n_kv_heads: int
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of `forward`: its inputs in order, its masks, and a switch for a causal mask."""
+
+    inputs: tuple[str, ...]
+    masks: tuple[str, ...]
+    causal: str | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """The inputs of one run, what a query may look at, and which keys are no padding."""
+
+    inputs: tuple[Tensor, ...]
+    mask: Tensor | None = None  # (batch or 1, 1, query, key)
+    padding: Tensor | None = None  # (batch, 1, 1, key)
+
+
+def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
+    """The class of that name in a Python file, or its only one for attention. The file is run.
+
+    Raises `MhaError` for a file that cannot be run, and where no class or several could be meant.
+    """
+    if not file.is_file():
+        raise MhaError("There is no Python file {file}.", file=str(file))
+    sys.path.insert(0, str(file.parent))
+    try:
+        values = runpy.run_path(str(file), run_name=MODULE)
+    except Exception as error:
+        raise MhaError("{file} cannot be run: {error}.", file=file.name, error=said(error)) from error
+    classes = [
+        value
+        for value in values.values()
+        if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == MODULE
+    ]
+    if name is not None:
+        classes = [one for one in classes if one.__name__ == name] or _no_class(file, name, classes)
+    for word in ("multihead", "attention", "attn"):
+        matching = [one for one in classes if word in one.__name__.lower()]
+        classes = matching if matching else classes
+    if len(classes) != 1:
+        names = listed([one.__name__ for one in classes], "or") if classes else "none"
+        raise MhaError(
+            "{file} has {count} classes that could be meant: {names}. Name one with --class.",
+            file=file.name,
+            count=len(classes),
+            names=names,
+        )
+    return classes[0]
+
+
+def _no_class(file: Path, name: str, classes: list[type]) -> list[type]:
+    raise MhaError(
+        "{file} has no module {name}; its modules are {names}.",
+        file=file.name,
+        name=name,
+        names=listed([one.__name__ for one in classes], "and") if classes else "none",
+    )
+
+
+def sizes(kind: type[nn.Module], h: int | None, d_model: int | None, given: Mapping[str, Any]) -> Sizes:
+    """The sizes with which a class is tried, so that all axes of its tensors have other lengths."""
+    names = _meanings(kind)
+    shared = "n_kv_heads" in names.values()
+    n_kv = next(
+        (given[name] for name, meant in names.items() if meant == "n_kv_heads" and name in given), None
+    )
+    if h is None:
+        h = SHARED[0] * SHARED[1] if shared else HEADS
+    if n_kv is None:
+        n_kv = next((n for n in (SHARED[0], 2, 1) if h % n == 0), 1) if shared else h
+    d_model = WIDTH * h if d_model is None else d_model
+    if h < 1 or d_model % h or h % n_kv:
+        raise MhaError(
+            "d_model {d_model} cannot be split into {h} heads; {near} can.",
+            d_model=d_model,
+            h=h,
+            near=max(h, d_model // max(h, 1) * max(h, 1)),
+        )
+    return Sizes(h, d_model, n_kv)
+
+
+def made(kind: type[nn.Module], of: Sizes, given: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+    """The module with these sizes, in double precision where it can be, and the arguments it was made with.
+
+    All its weights are random, its biases, too: one that is 0 could be missing unnoticed.
+    """
+    values: dict[str, Any] = {
+        "h": of.h,
+        "d_model": of.d_model,
+        "n_kv_heads": of.n_kv_heads,
+        "d_k": of.d_model // of.h,
+    }
+    values |= {"dropout": 0.1, "length": LONGEST, "causal": True, "bias": True}
+    arguments: dict[str, Any] = {}
+    parameters = _parameters(kind)
+    unknown = set(given) - set(parameters)
+    if unknown:
+        raise MhaError(
+            "{kind} has no argument {name}; its arguments are {names}.",
+            kind=kind.__name__,
+            name=sorted(unknown)[0],
+            names=listed(parameters, "and") if parameters else "none",
+        )
+    meanings = _meanings(kind)
+    for name, parameter in parameters.items():
+        needed = parameter.default is inspect.Parameter.empty
+        meant = meanings.get(name)
+        if name in given:
+            arguments[name] = given[name]
+        elif meant in ("h", "d_model", "n_kv_heads", "causal", "dropout") or (needed and meant is not None):
+            arguments[name] = values[meant or ""]
+        elif needed and _plain(name) in ("config", "cfg", "args", "conf", "c"):
+            arguments[name] = _Settings(values)
+        elif needed:
+            raise MhaError(
+                "{kind} needs the argument {name}, whose meaning is not known. Give it a value, as in "
+                "--argument {name}=8.",
+                kind=kind.__name__,
+                name=name,
+            )
+    torch.manual_seed(0)
+    try:
+        module = kind(**arguments)
+    except MhaError:
+        raise
+    except Exception as error:
+        raise MhaError(
+            "{kind}({arguments}) cannot be made: {error}.",
+            kind=kind.__name__,
+            arguments=", ".join(f"{name}={value}" for name, value in arguments.items()),
+            error=said(error),
+        ) from error
+    with torch.no_grad():
+        for weight in module.parameters():
+            width = of.d_model if weight.dim() > 1 else 4
+            weight.copy_(1.5 * width**-0.5 * torch.randn(weight.shape))
+    return module.double().eval(), arguments
+
+
+class _Settings(dict):
+    """The settings of a class that takes them all in one argument, as attributes or by name."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        super().__init__()
+        self.values_by_meaning = values
+
+    def __missing__(self, name: str) -> Any:
+        meant = _meaning(name)
+        if meant is None:
+            raise AttributeError(f"a setting {name} whose meaning is not known")
+        return self.values_by_meaning[meant]
+
+    __getattr__ = __missing__
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return default if _meaning(name) is None else self[name]
+
+    def __repr__(self) -> str:
+        return "the sizes"
+
+
+def signature(module: nn.Module) -> Signature:
+    """The inputs and masks of `forward`, by their names and their order.
+
+    Raises `MhaError` for a needed argument whose meaning is not known.
+    """
+    inputs: list[str] = []
+    masks: list[str] = []
+    causal = None
+    for name, parameter in inspect.signature(module.forward).parameters.items():
+        plain = _plain(name)
+        needed = parameter.default is inspect.Parameter.empty
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if "causal" in plain:
+            causal = name
+        elif "mask" in plain or plain in ("padding", "validlens"):
+            masks.append(name)
+        elif needed or (inputs and any(plain in names.split() for names in INPUTS.values())):
+            inputs.append(name)
+    if not 1 <= len(inputs) <= 3:
+        raise MhaError(
+            "forward takes {n} inputs ({names}); one, two or three can be given: x, or q, k and v.",
+            n=len(inputs),
+            names=listed(inputs, "and") if inputs else "none",
+        )
+    return Signature(tuple(inputs), tuple(masks), causal)
+
+
+def cases(of: Sizes, n_inputs: int, *, masked: bool, causal: bool, one_length: bool = False) -> list[Case]:
+    """Runs that tell the mistakes apart: no two axes are of one length.
+
+    Four have a mask and no padding, one of them a query that may look at no key; three have padding.
+    """
+    taken = {BATCH, of.h, of.n_kv_heads, of.h // of.n_kv_heads, of.d_model // of.h, 3}
+    length, other = [n for n in LENGTHS if n not in taken][:2]
+    generator = torch.Generator().manual_seed(1)
+
+    def drawn(n: int) -> Tensor:
+        return torch.randn(BATCH, n, of.d_model, generator=generator, dtype=torch.float64)
+
+    def case(n_key: int, mask: Tensor | None, padding: Tensor | None = None) -> Case:
+        inputs = tuple(drawn(length if nth == 0 else n_key) for nth in range(n_inputs))
+        return Case(inputs, mask, padding)
+
+    lower = torch.ones(1, 1, length, length, dtype=torch.bool).tril()
+    across = length if n_inputs == 1 or one_length or causal else other
+    if not masked:
+        mask = lower if causal else None
+        return [case(across, mask), case(length, mask), case(length, mask)]
+
+    def scattered(n_key: int) -> Tensor:
+        mask = torch.rand(1, 1, length, n_key, generator=generator) > 0.4
+        mask[..., 0] = True
+        return mask
+
+    def hidden(n_key: int, count: int) -> Tensor:
+        padding = torch.ones(BATCH, 1, 1, n_key, dtype=torch.bool)
+        padding[1, ..., -count:] = False
+        return padding
+
+    blind = scattered(length)
+    blind[..., 1, :] = False
+    return [
+        case(across, scattered(across)),
+        case(length, blind),
+        case(length, lower),
+        case(length, scattered(length)),
+        case(length, lower, hidden(length, 2)),
+        case(across, scattered(across), hidden(across, 3)),
+        case(length, None, hidden(length, 1)),
+    ]
+
+
+class Form(NamedTuple):
+    """One way to write a mask: what True means in it, and the tensors of the runs, None where it has none."""
+
+    meaning: str
+    of_padding: bool
+    masks: tuple[Tensor | None, ...]
+
+
+SHAPES = ("pairs", "text pairs", "one for all", "keys of texts", "keys", "lengths")
+KINDS = ("keep", "hide", "keep number", "hide number", "added")
+
+
+def forms(runs: Sequence[Case], meaning: str | None = None) -> Iterator[Form]:
+    """The ways in which people write masks: by shape, by what True means ("keep" or "hide"), and by type."""
+    for shape, kind in product(SHAPES, KINDS):
+        says = kind.split()[0]
+        if meaning in (None, says):
+            masks = tuple(_mask(case, shape, kind) for case in runs)
+            if any(mask is not None for mask in masks):
+                yield Form(says, shape in SHAPES[3:], masks)
+
+
+def _mask(case: Case, shape: str, kind: str) -> Tensor | None:
+    """The mask of a run in that form; None where the form cannot say it."""
+    mask, padding = case.mask, case.padding
+    if shape in SHAPES[3:]:
+        if padding is None or (shape == "lengths" and kind != "keep"):
+            return None
+        if shape == "lengths":
+            return padding.sum(-1).flatten()
+        visible = padding if shape == "keys of texts" else padding[:, 0, 0]
+    elif mask is None or (shape == "one for all" and padding is not None):
+        return None
+    elif shape == "one for all":
+        visible = mask[0, 0]
+    else:
+        whole = (mask if padding is None else mask & padding).expand(BATCH, -1, -1, -1)
+        visible = whole if shape == "pairs" else whole[:, 0]
+    match kind:
+        case "keep":
+            return visible
+        case "hide":
+            return ~visible
+        case "keep number":
+            return visible.double()
+        case "hide number":
+            return (~visible).double()
+    return torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, -torch.inf)
+
+
+def _parameters(kind: type[nn.Module]) -> dict[str, inspect.Parameter]:
+    every = list(inspect.signature(kind.__init__).parameters.items())[1:]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: parameter for name, parameter in every if parameter.kind not in variable}
+
+
+def _meanings(kind: type[nn.Module]) -> dict[str, str]:
+    return {name: meant for name in _parameters(kind) if (meant := _meaning(name)) is not None}
+
+
+def _meaning(name: str) -> str | None:
+    return next((meant for meant, names in ARGUMENTS.items() if _plain(name) in names.split()), None)
+
+
+def _plain(name: str) -> str:
+    return "".join(WORD.findall(name)).lower()
+
+
+def said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": .")

@@ -1,0 +1,326 @@
+"""The first matrix that differs between two traces, and the mistake that makes the one of the other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_core.differences import drawing
+from mha_core.differences.formula import STAGES, Mistake, Products, Rotation
+from mha_core.differences.search import causes, distance, rounding
+from mha_core.errors import MhaError, Phrase, listed, named_type
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.trace import AttentionTrace
+
+COMPARED = ("x", "q", "k", "v", "raw", "scaled", "weights", "heads", "output")
+INPUT = Phrase("the input of the layer")
+PER_LAYER = 0.25  # by which rounding grows with each layer
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """The first matrix that differs between two runs, by how much, and the causes that were tested.
+
+    `matrix` is a name of `STAGES`, or "x" for the layer's input; None if the runs are equal. `distance` and
+    `rounding` are shares of the matrix's largest number. Each cause is one mistake or two, which turn
+    their run into mine on all texts; several fit where the texts do not tell them apart. `heads` is the order
+    of my heads, if it is another: for each of theirs the number of mine. `mine` and `theirs` are the matrix,
+    (head, row, column) or (token, width).
+    """
+
+    matrix: str | None
+    layer: int | None
+    distance: float
+    rounding: float
+    causes: tuple[tuple[Mistake, ...], ...] = ()
+    heads: tuple[int, ...] | None = None
+    notes: tuple[Phrase, ...] = ()
+    mine: np.ndarray | None = None
+    theirs: np.ndarray | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all matrices that both runs have are equal within rounding."""
+        return self.matrix is None
+
+    def sentences(self) -> list[Phrase]:
+        """The finding in words."""
+        found = list(self.notes)
+        if self.heads is not None:
+            order = listed([head + 1 for head in self.heads], "comma")
+            found.append(Phrase("The heads are in another order: theirs are my heads {order}.", order=order))
+        if self.matrix is None or self.layer is None:
+            return [*found, Phrase("The two runs are equal within rounding.")]
+        what = INPUT if self.matrix == "x" else STAGES[self.matrix]
+        found.append(
+            Phrase(
+                "The first difference is in layer {layer}: {matrix}, by {distance:.2g} of the largest number "
+                "where rounding is {rounding:.0e}.",
+                layer=self.layer + 1,
+                matrix=what,
+                distance=self.distance,
+                rounding=self.rounding,
+            )
+        )
+        for cause in self.causes:
+            found += [mistake.sentence for mistake in cause]
+        if self.matrix == "x" and self.layer:
+            found.append(
+                Phrase(
+                    "What comes between the heads of layer {layer} and this input was not recorded in both "
+                    "runs: W^O, residual connections, norms or MLPs.",
+                    layer=self.layer,
+                )
+            )
+        elif not self.causes:
+            found.append(
+                Phrase("The cause is unknown: no known mistake, and no two of them, make this difference.")
+            )
+        elif len(self.causes) > 1:
+            found.append(Phrase("These texts do not tell the causes apart; compare more of them."))
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: the sentences, and both matrices of the head that differs most."""
+        return drawing.difference_html(self)
+
+
+Traces = AttentionTrace | Sequence[AttentionTrace]
+
+
+def difference(mine: Traces, theirs: Traces) -> Difference:
+    """The first matrix in which my run of attention differs from theirs, and why.
+
+    Both are a trace, or a list of traces of the same texts in the same order: with three texts a cause is
+    rarely a coincidence. They may come from `trace`, `record` or a file. Layers are compared in order, each
+    from its input to its output: q, k and v, scores, weights, the heads' outputs, concat W^O. Numbers are
+    equal within the rounding of the coarser precision. Heads in another order are found and named.
+
+    A cause is named only if the known formula with that mistake turns their numbers into mine, on every text;
+    one mistake is preferred to two. Mistakes are those of the scale, the softmax's axis, the mask, the split
+    and join of heads, exchanged matrices, biases, rotary codes, and the order of shared keys.
+
+    >>> trace = mha.trace("How are you?", h=4, d_model=64)
+    >>> print(mha.difference(trace, trace))
+    The two runs are equal within rounding.
+
+    Raises `MhaError` for values that are no traces, and for traces of other texts.
+    """
+    mine, theirs = (_listed(one) for one in (mine, theirs))
+    if len(mine) != len(theirs):
+        raise MhaError(
+            "Give the traces of the same texts: there are {mine} of one run and {theirs} of the other.",
+            mine=len(mine),
+            theirs=len(theirs),
+        )
+    notes = []
+    counts = len(mine[0].layers), len(theirs[0].layers)
+    if counts[0] != counts[1]:
+        notes.append(
+            Phrase(
+                "Only the first {n} layers are compared: one run has {mine}, the other {theirs}.",
+                n=min(counts),
+                mine=counts[0],
+                theirs=counts[1],
+            )
+        )
+    order: tuple[int, ...] | None = None
+    limit = 0.0
+    for number in range(min(counts)):
+        pairs = [(one.layers[number], other.layers[number]) for one, other in zip(mine, theirs, strict=True)]
+        _check(pairs)
+        limit = rounding(
+            *(
+                layer.tensors[name].dtype
+                for pair in pairs
+                for layer in pair
+                for name in ("v", "weights")
+                if layer.knows(name)
+            )
+        ) * (1 + PER_LAYER * number)
+        found = [(_matrices(a), _matrices(b)) for a, b in pairs]
+        here = _order(*found[0], limit)
+        if here is not None:
+            order = here
+            found = [(_ordered(a, here), b) for a, b in found]
+        for name in COMPARED:
+            both = [_of_as_many_heads(a[name], b[name]) for a, b in found if name in a and name in b]
+            if not both:
+                continue
+            shares = [distance(b, a) if a.shape == b.shape else np.inf for a, b in both]
+            if max(shares) > limit:
+                at = int(np.argmax(shares))
+                fitting = _causes(pairs, found, limit) if name != "x" else []
+                return Difference(
+                    name,
+                    number,
+                    max(shares),
+                    limit,
+                    tuple(fitting),
+                    order,
+                    tuple(notes),
+                    *(one.squeeze(0).numpy() for one in both[at]),
+                )
+    return Difference(None, None, 0.0, limit, heads=order, notes=tuple(notes))
+
+
+def _listed(traces: Traces) -> list[AttentionTrace]:
+    every = [traces] if isinstance(traces, AttentionTrace) else list(traces)
+    for one in every:
+        if not isinstance(one, AttentionTrace):
+            raise MhaError(
+                "Two traces are compared, or two lists of traces; got {type}.", type=named_type(one)
+            )
+        if not one.layers:
+            raise MhaError("A trace without layers of attention cannot be compared.")
+    return every
+
+
+def _check(pairs: Sequence[tuple[LayerTrace, LayerTrace]]) -> None:
+    for one, other in pairs:
+        mine, theirs = (one.n_query, one.n_key), (other.n_query, other.n_key)
+        if mine != theirs:
+            raise MhaError(
+                "The texts have other lengths: {mine} queries and keys in one run, {theirs} in the other.",
+                mine=mine,
+                theirs=theirs,
+            )
+        if one.n_heads != other.n_heads:
+            raise MhaError(
+                "One run has {mine} heads and the other {theirs}; only layers of as many heads are compared.",
+                mine=one.n_heads,
+                theirs=other.n_heads,
+            )
+
+
+def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
+    """The matrices of a layer by the names of `STAGES`, in double precision, with a batch axis."""
+    found: dict[str, Any] = {"weights": layer.weights()}
+    if layer.knows("x"):
+        found["x"] = layer.x
+    if layer.knows("v"):
+        found |= {"v": layer.v, "heads": layer.output()}
+    if layer.knows("q"):
+        found |= {"q": layer.q, "k": layer.k, "raw": layer.scores(), "scaled": layer.scaled()}
+    if layer.projections.w_o is not None:
+        found["output"] = layer.result()
+    return {name: torch.as_tensor(np.array(matrix, np.float64))[None] for name, matrix in found.items()}
+
+
+def _order(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: float) -> tuple[int, ...] | None:
+    """For each of their heads the one of mine with the same weights and outputs; None in the same order."""
+    names = [name for name in ("weights", "heads") if name in mine and name in theirs]
+    h = mine["weights"].shape[1]
+    if any(mine[name].shape != theirs[name].shape for name in names):
+        return None
+    order: list[int] = []
+    for head in range(h):
+        same = [
+            other
+            for other in range(h)
+            if all(distance(theirs[name][:, head], mine[name][:, other]) <= limit for name in names)
+        ]
+        if head not in same and len(same) != 1:
+            return None
+        order.append(head if head in same else same[0])
+    return tuple(order) if order != [*range(h)] and sorted(order) == [*range(h)] else None
+
+
+def _ordered(matrices: Mapping[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
+    """The matrices with the heads in another order; shared keys and values stay."""
+    return {
+        name: matrix[:, list(order)] if matrix.dim() == 4 and matrix.shape[1] == len(order) else matrix
+        for name, matrix in matrices.items()
+    }
+
+
+def _of_as_many_heads(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys or values of two runs, of which one may have them once for each query head."""
+    few, many = sorted((one, other), key=lambda matrix: matrix.shape[1])
+    if few.dim() != 4 or few.shape[1] == many.shape[1] or many.shape[1] % few.shape[1]:
+        return one, other
+    repeated = few.repeat_interleave(many.shape[1] // few.shape[1], dim=1)
+    return (repeated, other) if few is one else (one, repeated)
+
+
+def _causes(
+    pairs: Sequence[tuple[LayerTrace, LayerTrace]],
+    found: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]],
+    limit: float,
+) -> list[tuple[Mistake, ...]]:
+    """The mistakes that turn their layer into mine on every text; none where only its weights are known."""
+    if not all(theirs.knows("q") and theirs.knows("v") for _, theirs in pairs):
+        return []
+    given = [_products(theirs) for _, theirs in pairs]
+    names = ("q", "k", "v", "weights", "heads", "output")
+    runs = [
+        {
+            name: mine[name]
+            for name in names
+            if name in mine
+            and (name not in "kv" or mine[name].shape == theirs[name].shape)
+            and (name != "output" or one.output is not None)
+        }
+        for (mine, theirs), one in zip(found, given, strict=True)
+    ]
+    return causes(given, runs, limit) or causes(given, runs, limit, pairs=True)
+
+
+def _products(layer: LayerTrace) -> Products:
+    """The products X W of a layer, or q, k and v where more than a rotation follows, and its rule."""
+    is_simple = layer.about.rotary is not None and layer.stages("q") == ["q_raw", "q"]
+    tables = {
+        name: layer.tensor(f"{name}_raw") if is_simple and name != "v" else getattr(layer, name)
+        for name in "qkv"
+    }
+    flat = {name: _double(table).transpose(1, 2).flatten(2) for name, table in tables.items()}
+    products = {(use, matrix): flat[matrix] for use in "qkv" for matrix in "qkv"}
+    if layer.kind == "cross":
+        products = {(use, use): flat[use] for use in "qkv"}
+    biases = {name: getattr(layer.projections, f"b_{name}") for name in "qkv"}
+    allowed = _double(layer.allowed()).bool()
+    padding = allowed.any(2, keepdim=True).all(1, keepdim=True)
+    rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
+    has_output = (
+        layer.projections.w_o is not None and not layer.knows("gate") and layer.about.output_rotary is None
+    )
+    return Products(
+        products,
+        n_heads=layer.n_heads,
+        n_kv_heads=layer.n_kv_heads,
+        d_model=layer.d_model,
+        biases={name: bias.double() for name, bias in biases.items() if bias is not None},
+        mask=None if allowed.all() else allowed | ~padding,
+        padding=None if padding.all() else padding,
+        scale=layer.scale,
+        soft_cap=rule.soft_cap,
+        bias=None if rule.bias is None else rule.bias.double(),
+        sinks=None if rule.sinks is None else rule.sinks.double(),
+        rotation=_rotation(layer) if is_simple else None,
+        output=partial(_output, layer) if has_output else None,
+    )
+
+
+def _rotation(layer: LayerTrace) -> Rotation:
+    code = layer.about.rotary
+    assert code is not None
+    cos, sin = (_double(layer.tensor(name))[0] for name in ("cos", "sin"))
+    return Rotation(code.form, cos, sin, code.start)
+
+
+def _double(array: np.ndarray) -> Tensor:
+    return torch.as_tensor(np.array(array, np.float64))[None]
+
+
+def _output(layer: LayerTrace, concat: Tensor, with_bias: bool) -> Tensor:
+    w_o, b_o = layer.projections.w_o, layer.projections.b_o
+    assert w_o is not None
+    output = concat @ w_o.double()
+    return output + b_o.double() if with_bias and b_o is not None else output
