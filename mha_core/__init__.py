@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.export.head_view import HeadView
     from mha_core.interventions.attribution import Attribution, Writer, attribution
     from mha_core.interventions.effects import effects, mean_outputs
+    from mha_core.interventions.ledger import Ledger, ledger
     from mha_core.scene.scene import Scene
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights, view
@@ -57,6 +58,7 @@ __all__ = [
     "Explanation",
     "HeadView",
     "LayerTrace",
+    "Ledger",
     "MhaError",
     "MixerTrace",
     "MultiHeadAttention",
@@ -80,6 +82,7 @@ __all__ = [
     "figures",
     "from_tensors",
     "from_weights",
+    "ledger",
     "load",
     "mean_outputs",
     "metrics",
@@ -131,6 +134,8 @@ def __getattr__(name: str) -> object:
             from mha_core.analysis import overview as home
         case "attribution" | "Attribution" | "Writer":
             from mha_core.interventions import attribution as home
+        case "Ledger" | "ledger":
+            from mha_core.interventions import ledger as home
         case "effects" | "mean_outputs":
             from mha_core.interventions import effects as home
         case "atlas":

@@ -50,7 +50,7 @@ MAX_NUMBERS = 1 << 26  # in the vectors that all heads of earlier layers write f
 SHOWN = 5  # terms in the repr of an attribution
 SAME = 1e-4  # largest difference of an attention's output to that of the trace, divided by the largest number
 HALF_SAME = 3e-2
-KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
+KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "end", "rest")
 # Parts of parameter names that show an MLP or experts.
 MLP = re.compile(
     r"mlp|ffn|feed_?forward|\bff\b|fc_?\d|dense_h|lin[12]|expert|output\.dense|DenseReluDense|moe", re.I
@@ -62,7 +62,8 @@ class Writer:
     """A writer: a part of the model that wrote a part of a query or key.
 
     `kind` is "word" or "position" for the embeddings of these, "embedding" for another table, "head", "mlp",
-    "block" for another part of the model, "bias" for constants, or "rest" for several writers together.
+    "block" for another part of the model, "bias" for constants, "end" for those after the last layer, or
+    "rest" for several writers together.
     `layer` counts from 0 like the trace's layers: it is the layer of a head, or of the attention before an
     MLP; None before the first attention. `name` is the name of the last parameter, if it is known.
     """
@@ -78,6 +79,7 @@ class Writer:
         if self.kind == "embedding":
             return self.name or self.kind
         names = {"head": f"head {(self.head or 0) + 1}", "mlp": "MLP", "bias": "biases"}
+        names["end"] = "final biases"
         what = names.get(self.kind, self.kind)
         return what if self.layer is None else f"layer {self.layer + 1} {what}"
 
@@ -176,12 +178,12 @@ def attribution(
     if not one.knows("q"):
         reason = one.about.missing or Phrase("only its weights are known")
         raise MhaError("Scores of this layer cannot be split by who wrote them: {reason}.", reason=reason)
-    _check_size(trace.layers[:layer])
+    check_size(trace.layers[:layer])
     with devices.memory_errors(Phrase("This split")):
-        decomposition, again, words, close = _again(trace, source, tokenizer)
+        decomposition, again, words, close = followed_again(trace, source, tokenizer)
         check_same(trace, again, close)
         followed = again.layer(layer)
-        heads = _HeadOutputs(again)
+        heads = HeadOutputs(again)
         sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
         try:
             with torch.inference_mode(False), torch.enable_grad():
@@ -194,7 +196,10 @@ def attribution(
                 "Queries and keys of this layer cannot be split by who wrote them: {reason}.",
                 reason=reason.phrase,
             ) from None
-    (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
+    what = Phrase("Queries or keys of this layer")
+    (query_writers, q), (key_writers, k) = (
+        by_writer(each, heads, words, layer, again, what) for each in parts
+    )
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
     terms = one.scale * (q @ k.T)
     # The trace sums d_k products in its own precision, and they can be larger than their sum.
@@ -225,7 +230,7 @@ def attribution(
     )
 
 
-def _check_size(layers: Sequence[LayerTrace]) -> None:
+def check_size(layers: Sequence[LayerTrace]) -> None:
     """Raise `MhaError` where the vectors that the heads of these layers write need too much memory."""
     widths = [
         layer.n_heads * (layer.d_model or layer.n_heads * layer.d_v) for layer in layers if layer.knows("v")
@@ -256,10 +261,13 @@ def _cell(table: Tensor, key: int) -> Tensor:
 Again = tuple[Decomposition, AttentionTrace, Sequence[Tensor], float]
 
 
-def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
+def followed_again(
+    trace: AttentionTrace, source: object, tokenizer: object, *, answers: Sequence[int] = ()
+) -> Again:
     """The decomposition, the trace computed again, the ids of its words, and the allowed difference.
 
-    A small model has only embeddings of words, so its ids are empty.
+    A small model has only embeddings of words, so its ids are empty. `answers` are tokens at which the model
+    of transformers answers.
     """
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
@@ -268,9 +276,9 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         again = _followed(decomposition, mini.follow, trained, trace.tokens.text, edits=trace.edits)
         return decomposition, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
-        model = transformers_model(origin, source, tokenizer)
+        model = transformers_model(origin, source, tokenizer, answers=bool(answers))
         text, target = text_of(trace), target_of(model, trace)
-        settings = {"target": target, "edits": trace.edits}
+        settings = {"target": target, "edits": trace.edits, "answers": list(answers) or False}
         inputs = huggingface.reading(model, text, target=target, edited=True).inputs
         words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]
         decomposition = Decomposition(_names(model.module), words)
@@ -319,7 +327,7 @@ def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
 # Writers
 
 
-class _HeadOutputs:
+class HeadOutputs:
     """Finds written vectors that are outputs of attention, by comparing their numbers."""
 
     def __init__(self, trace: AttentionTrace):
@@ -373,14 +381,18 @@ class _HeadOutputs:
         return self._outputs[at]
 
 
-def _by_writer(
+def by_writer(
     parts: Sequence[Contribution],
-    heads: _HeadOutputs,
+    heads: HeadOutputs,
     words: Sequence[Tensor],
     layer: int,
     trace: AttentionTrace,
+    what: Phrase,
 ) -> tuple[tuple[Writer, ...], np.ndarray]:
-    """The writers, in the order of the model, and the vector that each wrote. (writer, d_k)"""
+    """The writers, in the order of the model, and the vector that each wrote. (writer, number)
+
+    `what` is the thing written, in words.
+    """
     vectors: dict[Writer, np.ndarray] = {}
     for part in parts:
         if part.leaf.constant and not part.vectors.any():  # memory filled with zeros
@@ -390,8 +402,9 @@ def _by_writer(
     if {writer.kind for writer in vectors} <= {"mlp", "block", "bias"}:
         operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
         raise MhaError(
-            "Queries or keys of this layer are not linear in what was written: they come out of an "
-            "operation that is not ({operations}).",
+            "{what} are not linear in what was written: they come out of an operation that is not "
+            "({operations}).",
+            what=what,
             operations=operations,
         )
     order = sorted(vectors, key=_order)
@@ -408,7 +421,7 @@ def _order(writer: Writer) -> tuple:
 
 
 def _writer(
-    part: Contribution, heads: _HeadOutputs, words: Sequence[Tensor], layer: int, trace: AttentionTrace
+    part: Contribution, heads: HeadOutputs, words: Sequence[Tensor], layer: int, trace: AttentionTrace
 ) -> Writer:
     leaf = part.leaf
     if leaf.ids is not None:

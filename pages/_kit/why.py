@@ -8,17 +8,20 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
+from mha_core import AttentionTrace, Attribution, Ledger, MhaError, Writer, attribution, ledger
+from mha_core.analysis.frames import Origin
+from mha_core.figures.bars import bars
 from mha_core.focus import token_names
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
-from pages._kit import compute, heatmaps, model_source
-from pages._kit.text import isolated, literal, number, paragraph, said, signed, t
+from pages._kit import charts, compute, heatmaps, model_source, state
+from pages._kit.text import isolated, joined, literal, number, paragraph, said, signed, t
 from pages._server.turns import in_turn
 
-FOLD = "why"  # the fold's key
+FOLD, LEDGER = "why", "ledger"  # the keys of the folds
 MAX_WRITERS = 12  # named on each side
 MAX_TERMS = 5  # put into words
+MAX_BARS = 16  # of a ledger; the others are added up
 ROW, EDGE = 24, 90  # pixels of the matrix
 
 
@@ -145,3 +148,52 @@ def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
     if not why.visible:
         notes.append(t("why.hidden"))
     return notes
+
+
+def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
+    """Run the model again and draw how much each of its parts adds to the logit of a word at this token.
+
+    It is the most probable word, or one that the reader types, alone or compared with a second one.
+    """
+    if not scene.ask_model:  # the model is in memory without the layer that scores words
+        st.button(t("ledger.ask"), key="ledger_ask", on_click=state.go, kwargs={"ask_model": True})
+        return
+    with st.container(horizontal=True):
+        word = st.text_input(t("ledger.word"), key="ledger_word", placeholder=t("ledger.likely"), width=240)
+        other = st.text_input(t("ledger.other"), key="ledger_other", placeholder=t("ledger.none"), width=240)
+    asked = {"token": token, "word": word or None, "other": other or None}
+    try:
+        with st.spinner(t("why.computing")):
+            whole, _ = _in_whole(scene, trace, 0)
+            found = compute.once(whole, _ledger, source=_source(scene, trace), **asked)
+    except MhaError as refusal:
+        st.info(literal(said(refusal)), icon=":material/block:")
+        return
+    _draw_ledger(trace, found)
+
+
+def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
+    return in_turn(partial(ledger, trace, source=source, **asked))
+
+
+def _draw_ledger(trace: AttentionTrace, found: Ledger) -> None:
+    """Draw the shares of a logit as bars, and say their sum."""
+    word, other = (None if one is None else literal(isolated(one)) for one in (found.word, found.other))
+    if other is None:
+        st.markdown(t("ledger.sum", word=word, logit=signed(found.logit), share=f"{found.probability:.1%}"))
+    else:
+        st.markdown(t("ledger.difference", word=word, other=other, logit=signed(found.logit)))
+    order = np.argsort(-np.abs(found.shares), kind="stable")
+    few, rest = order[:MAX_BARS], order[MAX_BARS:]
+    names = _names(trace, [found.writers[at] for at in few])
+    values = [float(found.shares[at]) for at in few]
+    if len(rest):
+        names.append(t("ledger.rest", count=len(rest)))
+        values.append(float(found.shares[rest].sum()))
+    table = pd.DataFrame({"value": values, "place": range(len(values))}, index=names)
+    title = t("ledger.title")
+    alt = f"{title} {joined(f'{name} {value:.2f}' for name, value in zip(names, values, strict=True))}"
+    figure = bars(table, words=t("ledger.axis"), together=bool(len(rest)))
+    origin = Origin(text=trace.title, source=trace.source)
+    charts.draw(figure, key="ledger_bars", alt=alt, title=title, origin=origin, config=charts.BARS_CONFIG)
+    st.caption(t("ledger.exact", gap=f"{abs(found.gap):.0e}"))

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import answers, chooser, head_labels, heatmaps, model_info, refusals, state, views
+from pages._kit import answers, chooser, head_labels, heatmaps, model_info, refusals, state, views, why
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -48,6 +48,9 @@ def page() -> None:
         products.mixed(subject)
     else:
         refusals.only_weights(subject.of_layer)
+    if scene.source == "model" and (written := views.fold(t("ledger.title"), key=why.LEDGER)):
+        with written:
+            why.show_ledger(scene, trace, token=token)
     model_info.about(trace)
 
 

@@ -88,8 +88,9 @@ def _spelled(
 
 @contextmanager
 def keeping_result() -> Iterator[list]:
-    """The result of the last pass in this block and thread, as a list of one."""
-    own: list = []
+    """The result of the last pass in this block and thread, as a list of one; blocks inside share it."""
+    outer = _results.get()
+    own: list = [] if outer is None else outer
     token = _results.set(own)
     try:
         yield own

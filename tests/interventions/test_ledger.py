@@ -1,0 +1,81 @@
+"""A word's logit, split by its writers: exact in families of each kind, and with a head made by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.errors import MhaError
+from tests.parity import tiny
+
+# Learned positions; grouped heads; ALiBi; parallel blocks; latent keys; experts and sinks; norms behind;
+# gated layers between others; scaled logits.
+FAMILIES = ("gpt2", "llama", "bloom", "gpt_neox", "deepseek_v3", "gpt_oss", "olmo2", "qwen3_next", "cohere")
+
+
+def made(family: str):
+    model = tiny.model(family)
+    tokenizer = tiny.tokenizer(model)
+    text = tiny.texts((6, 6))[0]
+    return model, tokenizer, text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_shares_sum_to_the_logit_that_torch_computes(family):
+    model, tokenizer, text = made(family)
+    trace = mha.trace(text, source=model, tokenizer=tokenizer)
+    found = mha.ledger(trace, token=3, source=model, tokenizer=tokenizer)
+    with torch.no_grad():
+        logits = model(**tokenizer(text, return_tensors="pt")).logits[0, 3].double()
+    assert found.logit == pytest.approx(float(logits.max()), rel=1e-5)
+    assert abs(found.gap) <= 1e-5 * np.abs(found.shares).sum()
+    assert found.probability == pytest.approx(float(logits.softmax(0).max()), rel=1e-4)
+    heads = {(writer.layer, writer.head) for writer in found.writers if writer.kind == "head"}
+    assert heads == {(at, head) for at, layer in enumerate(trace.layers) for head in range(layer.n_heads)}
+
+
+def test_a_head_that_writes_one_word_is_the_first_writer_of_that_word():
+    model, tokenizer, text = made("gpt2")
+    word, h = 40, model.config.n_head
+    width = model.config.n_embd // h
+    with torch.no_grad():  # head 1 of the last layer writes the word's own direction, whatever it reads
+        block = model.transformer.h[-1].attn
+        direction = model.lm_head.weight[word] - model.lm_head.weight.mean(0)
+        block.c_attn.bias[2 * h * width + width : 2 * h * width + 2 * width] = 3.0
+        block.c_proj.weight[width : 2 * width] = direction / direction.norm()
+    trace = mha.trace(text, source=model, tokenizer=tokenizer)
+    found = mha.ledger(trace, word=word, source=model, tokenizer=tokenizer)
+    first = found.frame().iloc[0]
+    assert (first.kind, first["layer"], first["head"]) == ("head", len(trace.layers) - 1, 1)
+    over = mha.ledger(trace, word=word, other=7, source=model, tokenizer=tokenizer)
+    lone = mha.ledger(trace, word=7, source=model, tokenizer=tokenizer)
+    assert over.logit == pytest.approx(found.logit - lone.logit, abs=1e-4)
+    np.testing.assert_allclose(over.shares, found.shares - lone.shares, atol=1e-5)
+    assert repr(over).startswith(f"<Ledger of {over.word!r} over {over.other!r} at token 5")
+
+
+def test_after_a_head_is_off_its_share_is_gone():
+    model, tokenizer, text = made("llama")
+    off = [mha.edits.Output(values=0.0, layer=0, heads=1)]
+    trace = mha.trace(text, source=model, tokenizer=tokenizer, edits=off)
+    found = mha.ledger(trace, source=model, tokenizer=tokenizer)
+    share = next(s for w, s in zip(found.writers, found.shares, strict=True) if (w.layer, w.head) == (0, 1))
+    assert share == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_has_no_ledger_is_refused_with_the_reason():
+    model, tokenizer, text = made("gpt2")
+    trace = mha.trace(text, source=model, tokenizer=tokenizer)
+    for asked, said in (
+        ({"word": "no word"}, "no single word"),
+        ({"word": 10**6}, "vocabulary has words 0 to"),
+        ({"token": 9}, "tokens 0 to 5"),
+    ):
+        with pytest.raises(MhaError, match=said):
+            mha.ledger(trace, source=model, tokenizer=tokenizer, **asked)
+    with pytest.raises(MhaError, match=r"mha\.attribution"):
+        mha.ledger(mha.trace("How are you?", h=2, d_model=8))
+    capped, tokenizer, text = made("gemma2")  # its logits go through tanh
+    trace = mha.trace(text, source=capped, tokenizer=tokenizer)
+    with pytest.raises(MhaError, match=r"not linear .*tanh"):
+        mha.ledger(trace, source=capped, tokenizer=tokenizer)
