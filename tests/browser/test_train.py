@@ -71,7 +71,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, sett
         goes_on(page)
     settled(page)
     view = eye(page, "train_heads")
-    assert view.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]  # it hides no word
+    assert view.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]
     after = weight_on_animal(view)
     slider = page.get_by_role("slider")
     slider.focus()

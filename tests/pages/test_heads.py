@@ -153,7 +153,7 @@ def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye, english)
     assert english("model.random") in [caption.value for caption in app.caption]
     assert header["groups"] == [None]  # without split words there is no switch for pieces
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
-    assert (header["answers"], header["hides"]) == ([[]], [[]])
+    assert header["answers"] == [[]]
     assert header["roles"] == {"0": [["", ""]] * 4}
     assert header["on"] is None
 
@@ -197,4 +197,4 @@ def test_the_view_gets_both_texts_and_their_six_matrices(on_translation, transla
     header, [panel] = eye(app)
     assert panel["tokens"] == [*translation.sides.queries.labels]
     assert panel["keys"] == [*translation.sides.keys.labels]
-    assert (header["answers"], header["hides"]) == ([[]], [[]])
+    assert header["answers"] == [[]]

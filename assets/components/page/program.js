@@ -11,7 +11,7 @@ const start = 4 + new DataView(inside.buffer).getUint32(0, true);
 const header = JSON.parse(new TextDecoder().decode(inside.subarray(4, start)));
 const panels = openPayload(inside.slice(start));
 const root = elementIn(document, ".view");
-const draw = () => showView(root, header, panels, { open: null, moved: null, hide: null, page: null });
+const draw = () => showView(root, header, panels, { open: null, moved: null, page: null });
 document.documentElement.lang = header.texts.lang;
 document.title = `${header.file} · Headscope`;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

@@ -37,7 +37,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   /** @param {Header} header */
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), { ...header, swings: false }, payload);
   if (!data.follows) {
-    showView(root, data, panels, { open: null, moved: null, hide: null, page });
+    showView(root, data, panels, { open: null, moved: null, page });
     return fitHeight(root);
   }
   /** @param {Partial<LinkFocus>} changes */
@@ -51,7 +51,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     if (root.view) goTo(linkOf(root.view.selection, heldFocus()));
   };
   // Its word is another then: the focus stays at its place.
-  /** @param {number} nth @param {number} token @param {string} [text] none hides the word or gives it back */
+  /** @param {number} nth @param {number} token @param {string} text */
   const change = (nth, token, text) => {
     move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) });
     report();
@@ -71,7 +71,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const view = showView(root, header, panels, {
     open,
     moved,
-    hide: data.hides ? change : null,
     rewrite: data.rewrite ? change : null,
     page,
     explain: data.explains ? explain : null,

@@ -66,7 +66,6 @@ import { typeOver } from "./typed_over.js";
  * @property {boolean} [compact] what stands below is to be seen, too: no options, no files, no button to unpin a word,
  *   nothing of heads that find nothing, and the answers beside the title
  * @property {AnswerText[][][]} [answers] of each panel at each token what is asked, and the model's answer
- * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [rewrite] what typing over a word is called, where that can be done
  * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {string} [block] the same for the edge from the chosen word to the one it looks at most
@@ -92,7 +91,6 @@ import { typeOver } from "./typed_over.js";
  * @typedef {object} PageActions
  * @property {((chosen: import("./selection.js").Chosen) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
- * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
  * @property {((nth: number, token: number, word: string) => void) | null} [rewrite] put another word in the place of one
  * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
@@ -115,7 +113,7 @@ const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones
 export class HeadView {
   selection = new Selection();
   /** @type {PageActions} */
-  page = { open: null, moved: null, hide: null, page: null };
+  page = { open: null, moved: null, page: null };
   /** @type {Drawing[]} */
   drawings = [];
   place = ""; // what it looks at, as the page has heard of it
@@ -133,10 +131,6 @@ export class HeadView {
     release: () => {
       this.selection.pinned = null;
       this.update();
-    },
-    hide: () => {
-      const { hideable } = this;
-      if (hideable) this.page.hide?.(hideable.nth, hideable.token);
     },
     rewrite: () => {
       const { nth, single } = this.selection;
@@ -438,8 +432,8 @@ export class HeadView {
     const [edge, block] = [this.edge, header.block];
     const trial = edge && block ? { text: fill(block, edge.words), href: withoutEdge(edge) } : null;
     const { nth, single } = selection;
-    const acts = { hide: this.hideable?.name, rewrite: single && this.rewriting(nth, single.token) };
-    showFoot(this.foot, header.texts, isPinned, acts, trial, fitted || areSmall ? fitted : null, this.actions);
+    const rewrite = single && this.rewriting(nth, single.token);
+    showFoot(this.foot, header.texts, isPinned, rewrite, trial, fitted || areSmall ? fitted : null, this.actions);
   }
 
   // The name of the button that types over a word; null where that cannot be done.
@@ -463,15 +457,6 @@ export class HeadView {
   #rewrite(nth, token) {
     const name = this.rewriting(nth, token);
     if (name) typeOver(this.#wordOf(nth, token), name, (word) => this.page.rewrite?.(nth, token, word));
-  }
-
-  // The one word that is chosen, and what hiding it is called; null where it cannot be hidden.
-  get hideable() {
-    const { header, nth, panels, single } = this.selection;
-    if (!single || !this.page.hide) return null;
-    const token = panels[nth].pieceOf(single.side, single.token);
-    const name = header.hides?.[nth]?.[token];
-    return name ? { nth, token, name } : null;
   }
 
   // From the one word that is chosen in the first sentence to the one that the chosen head looks at most; null where

@@ -24,7 +24,6 @@ import { CHOICES } from "../scene/schema.js";
  * @property {(chosen: Chosen) => void} open what is not here
  * @property {(kind: SavedKind) => void} save
  * @property {() => void} release
- * @property {() => void} hide
  * @property {() => void} rewrite
  */
 
@@ -292,22 +291,20 @@ function chip(selection, head, actions) {
 }
 
 /**
- * Below the drawing: how to unpin what is pinned, how to hide it or type another word, what would be without the edge
- * that it looks along, and how to see weights that are all small.
+ * Below the drawing: how to unpin what is pinned, how to type over it, what would be without the edge that it looks
+ * along, and how to see weights that are all small.
  * @param {HTMLElement} foot
  * @param {Record<string, string>} texts
  * @param {boolean} isPinned
- * @param {{ hide?: string | null, rewrite?: string | null }} acts on the one word that is chosen, and what they are called
+ * @param {string | null | undefined} rewriting what typing over the one chosen word is called
  * @param {{ text: string, href: string } | null} trial a link to the sentence without that edge
  * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
  * @param {Actions} actions
  */
-export function showFoot(foot, texts, isPinned, acts, trial, fitted, { release, hide, rewrite, set }) {
+export function showFoot(foot, texts, isPinned, rewriting, trial, fitted, { release, rewrite, set }) {
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
   const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
-  if (acts.rewrite)
-    parts.push(Object.assign(makeButton("✎", "", rewrite), { title: acts.rewrite, ariaLabel: acts.rewrite }));
-  if (acts.hide) parts.push(makeButton(acts.hide, "", (event) => event.detail > 1 || hide()));
+  if (rewriting) parts.push(Object.assign(makeButton("✎", "", rewrite), { title: rewriting, ariaLabel: rewriting }));
   if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.text }));
   if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
   const now = parts

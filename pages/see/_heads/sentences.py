@@ -8,7 +8,6 @@ import streamlit as st
 from mha_core import AttentionTrace, Tokens
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES, VIEWED
-from mha_core.training.lexicon import HIDDEN
 from pages._kit import (
     answers,
     cell_path,
@@ -20,7 +19,6 @@ from pages._kit import (
     state,
 )
 from pages._kit.text import t, template
-from pages.see._heads import hidden_words
 
 MAX_WORD = 100  # characters typed over a word
 
@@ -49,10 +47,6 @@ def show(
         "swings": guests.is_newcomer() and not st.query_params,
         "reports": reports,
         "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
-        "hides": [
-            hidden_words.hints_back(one, field) if HIDDEN in one.tokens.pieces else words[field].hints
-            for field, one in traces.items()
-        ],
         "notes": words["text"].notes,
         "roles": words["text"].roles,
     }
@@ -62,10 +56,7 @@ def show(
 
     def change(chosen: dict) -> None:
         field = list(tokens)[chosen["panel"]]
-        if word := chosen.get("text"):
-            _type_over(tokens[field], chosen["word"], word, field)
-        else:
-            hidden_words.toggle(tokens[field], chosen["word"], field)
+        _type_over(tokens[field], chosen["word"], chosen["text"], field)
 
     focus: dict[str, Any] = {"layer": layer, "head": head, "token": token}
     every = list(traces.values())
@@ -84,12 +75,11 @@ def _type_over(tokens: Tokens, at: int, word: str, field: str) -> None:
 
 
 class SentenceWords(NamedTuple):
-    """The words of a sentence's view: at each token the answers and the button that hides it, and by layer
-    its note and the role of each head, alone and with its score ("" for a head without a role).
+    """The words of a sentence's view: at each token the answers, and by layer its note and the role of each
+    head, alone and with its score ("" for a head without a role).
     """
 
     answers: list[list[answers.AnswerText]]
-    hints: list[str | None]
     notes: list[str]
     roles: dict[int, list[tuple[str, str]]]
 
@@ -104,7 +94,7 @@ def _words(trace: AttentionTrace) -> SentenceWords:
         ]
         for number, layer in enumerate(trace.layers)
     }
-    return SentenceWords(answers.in_words(trace), hidden_words.hints(trace), model_info.notes(trace), roles)
+    return SentenceWords(answers.in_words(trace), model_info.notes(trace), roles)
 
 
 def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
