@@ -38,7 +38,11 @@ SETTINGS = {
     "position": (str, "position encoding: none, sinusoidal, learned, rotary or alibi (random)"),
     "mask": (str, "full, causal, or another mask of mha_core.attention.masks (random)"),
     "bias": (bool, "whether each projection adds a bias vector (random)"),
-    "architecture": (str, "glass-box, standard, one-layer, grouped-query, multi-query or latent (mini)"),
+    "architecture": (
+        str,
+        "glass-box, standard, one-layer, grouped-query, multi-query, latent, decoder, decoder-grouped-query, "
+        "decoder-multi-query or decoder-latent (mini)",
+    ),
     "trained": (bool, "trained weights, or those before the training (mini)"),
     "revision": (str, "branch, tag or commit on the hub (a model)"),
     "target": (str, "target text of a model with a decoder (a model)"),

@@ -12,7 +12,7 @@ import regex
 
 from mha_core.errors import MhaError, listed, named_type, shown
 from mha_core.traces.tokens import check_characters
-from mha_core.training.language import CAPITALS, MAX_WORDS, Grammar, Mix, Sentence
+from mha_core.training.language import MAX_WORDS, Grammar, Mix, Sentence
 from mha_core.training.lexicon import Lexicon, lexicon
 
 # A word changes places as a whole; of a script without spaces each character is a word.
@@ -212,8 +212,7 @@ def _typed(
     pieces = [sentence.words[at] for at in order]
     text = "".join(pieces)
     if words.code == "en":
-        capital = words.names.union(*(words.words.get(kind, ()) for kind in CAPITALS))
-        names = [piece.title() if piece in capital else piece for piece in pieces]
+        names = [piece.title() if piece in words.capitalized else piece for piece in pieces]
         spaces = ["" if not WORD.search(piece) else " " for piece in pieces]
         text = "".join(chain.from_iterable(zip(spaces, names, strict=True))).strip()
         text = text[:1].upper() + text[1:]

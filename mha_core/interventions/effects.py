@@ -38,7 +38,7 @@ from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import HIDDEN, lexicon, normalized
-from mha_core.training.questions import HIDDEN_WORD
+from mha_core.training.questions import HIDDEN_WORD, NEXT_WORD
 
 METHODS = ("ablation", "gradient", "both")
 MAX_TOKENS = 2048  # in all texts of one pass
@@ -355,9 +355,10 @@ def _of_small_model(
     words, place = lexicon(trained.plan.language), trained.model.bias.device
     tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     is_hidden = numbers[at] == words.number[HIDDEN]
-    question, spelled = (
-        (HIDDEN_WORD, mini.guesses(words)) if is_hidden else ("noun", mini.choices(tokens, numbers))
-    )
+    question, spelled = "noun", mini.choices(tokens, numbers)
+    if is_hidden or trained.plan.shape.is_decoder:
+        question = NEXT_WORD if trained.plan.shape.is_decoder else HIDDEN_WORD
+        spelled = mini.guesses(words)
     others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # no answers here
     others[list(spelled)] = False
     ids = torch.tensor([numbers], device=place)

@@ -165,9 +165,10 @@ class Item:
         None of another model, and of a head that answers nothing there: then it is the model's own answer.
         """
         trace, (layer, head, token) = self.trace, self.place
-        if layer != len(trace.layers) - 1 or not isinstance(trace.source.origin, TrainedSource):
+        origin = trace.source.origin
+        if layer != len(trace.layers) - 1 or not isinstance(origin, TrainedSource) or origin.is_decoder:
             return None
-        of_head = [one for one in trace.source.origin.questions[head].split() if one in trace.questions]
+        of_head = [one for one in origin.questions[head].split() if one in trace.questions]
         questions = asked_about(of_head, of_pronoun=is_pronoun(trace, token))
         return next((one for one in questions if has_answer(trace, one, token)), None)
 

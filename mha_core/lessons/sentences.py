@@ -6,7 +6,7 @@ from random import Random
 
 from mha_core.sources.mini import language
 from mha_core.traces.tokens import Tokens
-from mha_core.training.language import CAPITALS, Grammar, Mix, Sentence
+from mha_core.training.language import Grammar, Mix, Sentence
 from mha_core.training.lexicon import Lexicon, lexicon, normalized
 
 SEED = 0
@@ -64,5 +64,4 @@ def typed(sentence: Sentence, words: Lexicon) -> str:
 
 
 def _typed_as(word: str, words: Lexicon) -> str:
-    is_name = word in words.names or not set(CAPITALS).isdisjoint(words.classes.get(word, ()))
-    return word.title() if is_name else word
+    return word.title() if word in words.capitalized else word

@@ -114,7 +114,9 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
 
     For small models, whose traces always have `answers`, and in `questions` those about each word:
 
-    - `architecture`: glass-box, standard, one-layer, grouped-query, multi-query or latent.
+    - `architecture`: glass-box, standard, one-layer, grouped-query, multi-query, latent, decoder,
+      decoder-grouped-query, decoder-multi-query or decoder-latent. A decoder reads with a causal mask, and
+      its `answers` are the next word after each token.
     - `trained`: False takes the model with its weights before training.
 
     For transformers models, which also take the ids of tokens instead of a text or a target, and what a

@@ -20,7 +20,7 @@ from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.answers import NOTHING, Answer, most_probable
 from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import EditedSource, MiniSource, TrainedSource
+from mha_core.traces.source import DECODER, EditedSource, MiniSource, TrainedSource
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
@@ -28,8 +28,9 @@ from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
+from mha_core.training.links import STOPS
 from mha_core.training.model import ARCHITECTURES, Pass, SmallModel
-from mha_core.training.questions import HIDDEN_WORD, questions_of
+from mha_core.training.questions import HIDDEN_WORD, NEXT_WORD, questions_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
 CHINESE, LATIN = regex.compile(r"\p{Han}"), regex.compile(r"\p{Latin}+")
@@ -125,7 +126,9 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
         for width in sorted({width for _, width in plans})
     ]
     raise MhaError(
-        "No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
+        "No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}."
+        if architecture.startswith(DECODER)
+        else "No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
         "The page Train trains others, with d_model up to {largest} and any h that divides it.",
         kind=kind,
         h=h,
@@ -152,25 +155,45 @@ def guesses(words: Lexicon) -> dict[int, str]:
     return {words.number[word]: word for word in words.known}
 
 
+def appended(text: str, word: str) -> str:
+    """A text and one of the words that a decoder can say next, written as people write it.
+
+    English words have a space before them, and a capital letter if they are names, or begin a sentence.
+    """
+    code = language(text)
+    if code == "zh" or not text:
+        return text + word
+    begins = text.rstrip("\"'”’)")[-1:] in (".", "!", "?", "…", "")
+    if begins or word in lexicon(code).capitalized or word.partition("'")[0] == "i":
+        word = word[:1].upper() + word[1:]
+    return text + word if word in STOPS or text[-1:].isspace() else f"{text} {word}"
+
+
 def follow(
     trained: Trained, text: str, *, limit: int = MAX_WORDS, edits: Sequence[Edit] = ()
 ) -> AttentionTrace:
     """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
-    model, rules = trained.model, [ScoreRule()] * len(trained.model.layers)
+    model, rules = trained.model, trained.model.rules(len(numbers))
     if edits:
         model, rules = with_edits(trained, tokens, edits)
-    found = choices(tokens, numbers)
+    found, is_decoder = choices(tokens, numbers), trained.plan.shape.is_decoder
     hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
+    if is_decoder and hidden:
+        raise MhaError(
+            "A decoder names the next word and never read a hidden one; write a word instead of [MASK].",
+            fixes=({"architecture": "glass-box"},),
+        )
     with torch.no_grad():  # not inference mode: gradients could not pass its tensors
         passed = model(torch.tensor([numbers], device=model.bias.device), rules=rules)
         questions = {
             question: (None, *_answers(model, passed, question, slice(1, None), found))
             for question in model.questions  # [CLS] has no questions
-            if question != HIDDEN_WORD
+            if question not in (HIDDEN_WORD, NEXT_WORD)
         }
-        guessed = _answers(model, passed, HIDDEN_WORD, hidden, guesses(words))
+        asked, places = (NEXT_WORD, [*range(len(numbers))]) if is_decoder else (HIDDEN_WORD, hidden)
+        guessed = _answers(model, passed, asked, places, guesses(words))
     layers = tuple(
         LayerTrace.of(
             flow.attended,
@@ -180,8 +203,9 @@ def follow(
         )
         for flow, layer in zip(passed.flows, model.layers, strict=True)
     )
-    at_hidden = dict(zip(hidden, guessed, strict=True))
-    answers = tuple(at_hidden.get(at, answer) for at, answer in enumerate(questions["noun"]))
+    at_places = dict(zip(places, guessed, strict=True))
+    nouns = questions.get("noun", (None,) * len(numbers))
+    answers = tuple(at_places.get(at, answer) for at, answer in enumerate(nouns))
     own = source(trained)
     origin = EditedSource(own, tuple(edits)) if edits else own
     return AttentionTrace(tokens, layers, origin, answers, questions=questions)
@@ -198,13 +222,15 @@ def _answers(
 
 
 def main_tokens(trace: AttentionTrace) -> list[int]:
-    """The most interesting tokens of a small model's text: its pronouns and hidden words.
+    """The most interesting tokens of a small model's text: its pronouns and hidden words, or a decoder's end.
 
     Without any, the tokens for which the model finds a noun. Empty for a trace of another source.
     """
     origin = trace.source.origin
     if not isinstance(origin, TrainedSource) or origin.language not in LANGUAGES:  # as may be in a file
         return []
+    if origin.is_decoder:
+        return [len(trace.answered) - 1]
     asked = lexicon(origin.language).pronouns | {HIDDEN}
     answered = {at: answer for at, answer in enumerate(trace.answers) if answer is not None}
     first = [at for at in answered if normalized(trace.answered.pieces[at]) in asked]
@@ -219,7 +245,7 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
     model, spec = trained.model, trained.plan.shape.spec
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
     by_place = by_layer(edits, [site] * len(model.layers), modules=True)
-    rule = ScoreRule()
+    rule, *_ = model.rules(len(tokens))
     if any(edit.of_module for edit in edits):
         model = deepcopy(model)
     for layer, of_layer in zip(model.layers, by_place, strict=True):
@@ -254,7 +280,7 @@ def source(trained: Trained) -> MiniSource:
         steps=plan.steps,
         device=trained.model.bias.device.type,
         torch=str(torch.__version__),
-        questions=tuple(map(" ".join, questions_of(plan.h))),
+        questions=() if plan.shape.is_decoder else tuple(map(" ".join, questions_of(plan.h))),
     )
 
 

@@ -11,6 +11,7 @@ from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
 from mha_core.errors import Listed, MhaError, Phrase, listed, text_from_json, text_to_json
 
+DECODER = "decoder"  # how the names of causal small models begin
 FactValue = str | int | float | None
 
 
@@ -90,6 +91,11 @@ class TrainedSource(Source):
     device: str = ""
     torch: str = ""
     questions: tuple[str, ...] = ()
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether a word sees only earlier ones, and the model answers with the next word."""
+        return self.architecture.startswith(DECODER)
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,8 @@ CALLED = {
     str(phrase): phrase
     for phrase in (
         *(Phrase("glass-box"), Phrase("standard"), Phrase("one-layer")),
-        *(Phrase("grouped-query"), Phrase("multi-query"), Phrase("latent")),
+        *(Phrase("grouped-query"), Phrase("multi-query"), Phrase("latent"), Phrase("decoder")),
+        *(Phrase("decoder-grouped-query"), Phrase("decoder-multi-query"), Phrase("decoder-latent")),
         *(Phrase("full"), Phrase("causal"), Phrase("window"), Phrase("prefix"), Phrase("padding")),
         *(Phrase("drawn"), Phrase("none"), Phrase("sinusoidal"), Phrase("learned"), Phrase("rotary")),
     )

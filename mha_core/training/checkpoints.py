@@ -22,7 +22,7 @@ from mha_core.traces.storage import file_sizes, open_file, write_file
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.questions import QUESTIONS, heads_of
+from mha_core.training.questions import QUESTIONS
 
 FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
@@ -42,6 +42,12 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
     "en": ("standard", "one-layer", *SHARING),
     "zh": ("standard", *SHARING),
 }
+DECODERS = (  # language, architecture, h and d_model
+    *(("en", "decoder", h, d_model) for h, d_model in ((4, 64), (8, 64), (8, 128))),
+    *(("en", f"decoder-{sharing}", 4, 64) for sharing in SHARING),
+    *(("zh", "decoder", h, 64) for h in (4, 8)),
+)
+DECODER_STEPS = 2_500
 PLANS = (
     *(
         Plan(h=h, d_model=d_model, language=language, steps=STEPS[language][d_model], bare=BARE)
@@ -53,6 +59,10 @@ PLANS = (
         Plan(architecture=architecture, language=language, steps=STEPS[language][64], bare=BARE)
         for language, architectures in OTHERS.items()
         for architecture in architectures
+    ),
+    *(
+        Plan(architecture=architecture, h=h, d_model=d_model, language=language, steps=DECODER_STEPS)
+        for language, architecture, h, d_model in DECODERS
     ),
 )
 
@@ -164,7 +174,7 @@ def _write(
     header = {
         "version": VERSION,
         "plan": asdict(plan),
-        "questions": heads_of(plan.h),
+        "questions": plan.shape.questions,
         "vocabulary": lexicon(plan.language).digest,
         "step": step,
         "report": report,
@@ -206,7 +216,9 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
                 vocabulary=header["vocabulary"],
                 known=lexicon(plan.language).digest,
             )
-        if {question: tuple(heads) for question, heads in header["questions"].items()} != heads_of(plan.h):
+        if {
+            question: tuple(heads) for question, heads in header["questions"].items()
+        } != plan.shape.questions:
             raise ValueError(f"questions {header['questions']!r}")
         step = header["step"]
         if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:

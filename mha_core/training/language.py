@@ -17,6 +17,7 @@ from zlib import crc32
 from mha_core.training.lexicon import (
     ACTIVE,
     BRACKETS,
+    CAPITALS,
     FORMS,
     PART,
     SPARES,
@@ -53,14 +54,6 @@ CUT = 0.15  # of the unknown words of a Chinese sentence: read character by char
 MAX_UNKNOWN = 3  # words of a training sentence that become spares
 # The links that are answered by the pronoun's noun; without the cue nobody can tell.
 DECIDED = ("pronoun to noun", "cue to noun", "predicate to noun")
-CAPITALS = (
-    "city",
-    "country",
-    "day",
-    "month",
-    "language",
-    "nationality",
-)  # word classes with a capital
 EVENT = "{event}"  # the slot of a shape for the event, which contains both nouns
 NEUTRAL_SHAPE = "event that says nothing"  # one of the held-out shapes
 
@@ -195,12 +188,12 @@ class Phrases:
         name, _, form = slot.partition(".")
         if name in self.lexicon.verbs:
             form = "base" if plural and form == "third" else form  # the men eat
-            verb = rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]
+            verb = rng.choice(self._verbs(name, form))[FORMS.index(form or "base")]
             return [TaggedWord(verb, "verb", depth)], plural
         if name in self.lexicon.words:
-            allowed = [word for word in self.lexicon.words[name] if word not in banned]
+            allowed = [word for word in self._members(name, None) if word not in banned]
             return [TaggedWord(rng.choice(allowed), self.lexicon.parts[f"{{{name}}}"], depth)], plural
-        nouns = self.lexicon.groups[name]
+        nouns = self._nouns(name, form)
         if form == "bare":
             return [TaggedWord(rng.choice(nouns).one, NOUN, depth)], False
         many = [noun for noun in nouns if noun.many]
@@ -224,7 +217,7 @@ class Phrases:
         article = rng.choice(articles[kind if kind in articles else "default"]).split()
         words = [TaggedWord(word, PARTICLE if word == "的" else DETERMINER, depth) for word in article]
         if rng.random() < self.mix.adjective:
-            adjective = rng.choice(self.lexicon.words["adjective"])
+            adjective = rng.choice(self._members("adjective", noun))
             if adjective not in banned:
                 words.append(TaggedWord(adjective, ADJECTIVE, depth))
                 link = self.lexicon.grammar.get("adjective_link", "").split()
@@ -234,6 +227,18 @@ class Phrases:
         if words[0].text == "a" and (following[0] in "aeiou") != (following in self._begin_otherwise):
             words[0] = words[0]._replace(text="an")
         return words
+
+    def _verbs(self, name: str, form: str) -> Sequence[tuple[str, ...]]:
+        """The verbs of a class that can stand here."""
+        return self.lexicon.verbs[name]
+
+    def _nouns(self, name: str, form: str) -> Sequence[Noun]:
+        """The nouns of a class that can stand here."""
+        return self.lexicon.groups[name]
+
+    def _members(self, name: str, noun: Noun | None) -> Sequence[str]:
+        """The words of a class that can stand here, before a noun if there is one."""
+        return self.lexicon.words[name]
 
 
 @cache

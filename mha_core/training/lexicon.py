@@ -28,6 +28,7 @@ SPARES = {
 }
 ENDINGS = ("ing", "ed", "ly", "s")  # of English words, if the rest of the word is long enough
 KNOWN_COST, UNKNOWN_COST = 10, 11  # of a word of a text: the cheapest way to cut it is taken
+CAPITALS = ("city", "country", "day", "month", "language", "nationality")  # word classes with a capital
 MIN_STEM = 3  # letters in front of an ending
 LETTERS, DIGIT, HAN = regex.compile(r"\p{L}"), regex.compile(r"\p{N}"), regex.compile(r"\p{Han}")
 ACTIVE = "*"  # before a shape that continues with the first noun
@@ -300,6 +301,12 @@ class Lexicon:
     def names(self) -> frozenset[str]:
         """The names of persons."""
         return frozenset(noun.one for noun in self.nouns if noun.is_name)
+
+    @cached_property
+    def capitalized(self) -> frozenset[str]:
+        """The words that are written with a capital letter: names of persons, places, days and the like."""
+        of_classes = (word for name in CAPITALS for word in self.words.get(name, ()))
+        return self.names.union(of_classes)
 
     @cached_property
     def noun_forms(self) -> frozenset[str]:

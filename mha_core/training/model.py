@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from mha_core.attention.functional import attend, attention_weights
 from mha_core.attention.initialization import normal
 from mha_core.attention.latent import LatentAttention, LatentSpec
+from mha_core.attention.masks import causal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.positions import sinusoidal
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
+from mha_core.traces.source import DECODER
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.questions import heads_of
+from mha_core.training.questions import NEXT_WORD, heads_of
 
 D_FF = 128  # inner width of the MLP, equal for every d_model to keep wide models small
 # The share of the gradient that passes through the values of a lookup to the layer before it, at width 64; in
@@ -28,7 +30,7 @@ D_FF = 128  # inner width of the MLP, equal for every d_model to keep wide model
 # the heads of the lookup find them wherever they look; with none the first layer learns slowly.
 VALUE_GRADIENT = 0.2
 
-# The layers of each architecture. The last three are the glass-box with keys and values that heads share: two
+# The layers of each architecture. In some of the glass-boxes and decoders heads share keys and values: two
 # heads each (Ainslie et al. 2023), all heads (Shazeer 2019), or computed from a latent vector (DeepSeek-AI
 # 2024), which is as long as the one key and value that all heads would share.
 ARCHITECTURES = {
@@ -38,6 +40,10 @@ ARCHITECTURES = {
     "grouped-query": ("block", "lookup"),
     "multi-query": ("block", "lookup"),
     "latent": ("block", "lookup"),
+    "decoder": ("block", "block"),
+    "decoder-grouped-query": ("block", "block"),
+    "decoder-multi-query": ("block", "block"),
+    "decoder-latent": ("block", "block"),
 }
 
 
@@ -120,14 +126,25 @@ class Shape:
         return ARCHITECTURES[self.architecture]
 
     @property
+    def is_decoder(self) -> bool:
+        """Whether a word sees only earlier ones, and the model answers with the next word."""
+        return self.architecture.startswith(DECODER)
+
+    @property
+    def questions(self) -> dict[str, tuple[int, ...]]:
+        """The heads of the last layer that each question reads, counted from 0."""
+        return {NEXT_WORD: tuple(range(self.h))} if self.is_decoder else heads_of(self.h)
+
+    @property
     def spec(self) -> AttentionSpec | LatentSpec:
         """The sizes of each layer's attention. Raises `MhaError` if they do not fit together."""
         spec = AttentionSpec(self.d_model, self.h)
-        if self.architecture == "grouped-query":
+        sharing = self.architecture.removeprefix(f"{DECODER}-")
+        if sharing == "grouped-query":
             return replace(spec, n_kv_heads=self.h // 2 if self.h % 2 == 0 else self.h)
-        if self.architecture == "multi-query":
+        if sharing == "multi-query":
             return replace(spec, n_kv_heads=1)
-        if self.architecture == "latent":
+        if sharing == "latent":
             return LatentSpec(self.d_model, self.h, kv_rank=min(2 * spec.d_k, self.d_model), rotary_width=0)
         return spec
 
@@ -137,14 +154,15 @@ class SmallModel(nn.Module):
 
     It answers questions about every word. Each question reads the output of its own heads of the last layer,
     ``z = Σ head_i W_i^O + b`` over these heads; the answer is ``softmax((LN(z) Eᵀ + b) / T)`` over words. The
-    module `questions` lists the heads of each question. T is 1 but for the shipped models, whose
-    `temperatures` make their answers as sure as they are right on sentences written by people.
+    module `questions` lists the heads of each question; a decoder is asked for the next word alone, and reads
+    all heads. T is 1 but for the shipped models, whose `temperatures` make their answers as sure as they are
+    right on sentences written by people.
     """
 
     def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
         super().__init__()
         self.shape = shape
-        self.questions = heads_of(shape.h)
+        self.questions = shape.questions
         self.temperatures: dict[str, float] = {}
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
@@ -166,11 +184,11 @@ class SmallModel(nn.Module):
         """ids (batch, L) → the attention of every layer, and the input of the questions.
 
         `padding` (batch, L) is True where there is a word, None if all are words. `rules` are the score rules
-        of the layers, by default plain attention. `shift` is the number of the first position.
+        of the layers, by default those of `rules`. `shift` is the number of the first position.
         """
         x = nn.functional.embedding(ids, self.embedding) + self.position[shift : shift + ids.shape[1]]
         flows, before = [], x
-        for layer, rule in zip(self.layers, rules or [ScoreRule()] * len(self.layers), strict=True):
+        for layer, rule in zip(self.layers, rules or self.rules(ids.shape[1]), strict=True):
             before, normed = x, layer.norm(x)
             values = normed
             if self.training and isinstance(layer, Lookup) and layer is not self.layers[0]:
@@ -182,6 +200,11 @@ class SmallModel(nn.Module):
                 x = layer.result(x, attended.output)
         _, q, k, v, rule = flows[-1].attended
         return Pass(flows, before, attend(q, k, v, rule).transpose(1, 2))
+
+    def rules(self, n_words: int) -> list[ScoreRule]:
+        """The score rule of each layer: plain attention, in a decoder with a causal mask."""
+        mask = causal(n_words, n_words, 0).to(self.bias.device) if self.shape.is_decoder else None
+        return [ScoreRule(mask=mask)] * len(self.layers)
 
     def read(self, passed: Pass, question: str) -> Tensor:
         """The input of a question at every word: the output of the last layer with only the question's heads.

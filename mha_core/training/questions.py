@@ -8,6 +8,7 @@ from functools import cache
 
 QUESTIONS = ("noun", "doer", "object", "before", "after", "decider")
 HIDDEN_WORD = "hidden"  # the question for the word behind [MASK]
+NEXT_WORD = "next"  # the one question of a decoder: the word after this one
 
 # Every kind of link from a word to the answer of a question about it, with that question.
 LINKS = {

@@ -77,8 +77,12 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
     if answer is None:
         return []
     name = written(trace.answered.labels[query])
-    language = _language(trace)
-    if language not in LANGUAGES:
+    origin = trace.source.origin
+    if isinstance(origin, TrainedSource) and origin.is_decoder:
+        shares, known = _shares(answer[:MAX_GUESSES], written), is_known(answer)
+        words = shares if known else t("answer.perhaps", words=shares)
+        return [AnswerText(t("answer.next", query=name), words, sure=known)]
+    if _language(trace) not in LANGUAGES:
         kind = "next" if _is_next(trace) else "any"
         return [_said(t(f"answer.{kind}", query=name), answer, written)]
     if piece == HIDDEN:

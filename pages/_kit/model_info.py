@@ -32,7 +32,11 @@ def about(trace: AttentionTrace) -> None:
         "d_model": source.d_model,
     }
     steps = f"{source.step:,}"
-    st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
+    if source.step:
+        trained = "trained_decoder" if source.is_decoder else "trained"
+        st.caption(t(f"model.{trained}", steps=steps, **kind))
+    else:
+        st.caption(t("model.untrained", **kind))
     if more := views.fold(t("model.more"), key="model_more"):
         with more:
             _details(trace, source)
@@ -42,9 +46,11 @@ def _details(trace: AttentionTrace, source: TrainedSource) -> None:
     """The questions a small model was trained on, and its scores on sentences it was not trained on."""
     asked = joined(t(f"head_view.question_{question}") for question in trace.questions)
     lines = [t(f"model.{source.architecture}"), t("model.supervised", questions=asked), t("model.heads")]
-    if report := _report(source):
-        command = f"python -m mha_core.training.workshop {report['name']}"
-        lines += [t("model.scores", **report), t("model.made", command=command)]
+    if source.is_decoder:
+        lines[1:] = [t("model.next_taught")]
+    if scores := scores_of(source):
+        command = f"python -m mha_core.training.workshop {checkpoints.name(source)}"
+        lines += [_scores(scores), t("model.made", command=command)]
     st.markdown("\n\n".join(lines))
 
 
@@ -119,18 +125,20 @@ def scores_of(source: TrainedSource) -> dict | None:
     return entry["scores"]
 
 
-def _report(source: TrainedSource) -> dict | None:
-    """The held-out scores of a shipped model as texts; None for a model that the user trained."""
-    scores = scores_of(source)
-    return scores and {
-        "name": checkpoints.name(source),
+def _scores(scores: dict) -> str:
+    """The held-out scores of a shipped model in words."""
+    if of_decoder := scores.get("perplexity"):
+        numbers = {name: f"{of_decoder[name]:.0f}" for name in ("model", "trigram", "unigram")}
+        return t("model.perplexity", words=f"{of_decoder['words']:,}", **numbers)
+    return t(
+        "model.scores",
         **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "shapes", "accuracy", "agreement")},
         **{key: f"{scores[key]:.2f}" for key in ("right", "wrong")},
         **{key: scores[key] + 1 for key in ("layer", "head")},
-        "asked": scores["written"]["asked"],
-        "written": f"{100 * scores['written']['right']:.0f}",
-        "sure": f"{100 * scores['written']['sure_right']:.0f}",
-    }
+        asked=scores["written"]["asked"],
+        written=f"{100 * scores['written']['right']:.0f}",
+        sure=f"{100 * scores['written']['sure_right']:.0f}",
+    )
 
 
 def brief(trace: AttentionTrace) -> None:

@@ -9,7 +9,7 @@ from mha_core.analysis.published import published_heads
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
-from mha_core.traces.source import TrainedSource
+from mha_core.traces.source import DECODER, TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HAN, lexicon
@@ -101,7 +101,7 @@ def _sizes(trace: AttentionTrace, asked: Scene) -> None:
         st.button(label, key="instead_sizes", type="tertiary", on_click=go, kwargs=shown)
         if why == "indivisible":  # nothing has these sizes
             return
-        if asked.d_model in LIVE_WIDTHS:
+        if asked.d_model in LIVE_WIDTHS and not asked.architecture.startswith(DECODER):
             plan = {f"train_{name}": str(value) for name, value in wanted.items()}
             _train(t("instead.train"), t("instead.train_help"), plan)
         st.button(

@@ -157,6 +157,12 @@ def test_a_question_that_has_no_clear_answer_is_refused(question, link, reason):
         _ = item(question, link).key
 
 
+def test_the_answer_of_a_decoder_is_the_next_word():
+    of_decoder = item(Point(), f"text={TIRED}&architecture=decoder&layer=2&token=it")
+    assert of_decoder.asked is None
+    assert of_decoder.answer[0][0] == "was"
+
+
 NO_ANSWERS = [
     (Point(), ["", "0", "14", "it", "³", "1.0", "-1", "9" * 400]),
     (Cell(), ["9", "9,", "9,14", "14,3", "9,3,1", "a,b"]),

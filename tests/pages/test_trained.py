@@ -82,6 +82,21 @@ def test_the_page_describes_the_training_and_its_scores(opened, english, link):
     assert scores.startswith(english(f"model.{source.architecture}"))
 
 
+@pytest.mark.parametrize(("text", "lang"), [("The animal didn't cross the", "en"), ("小猫没有过", "zh")])
+def test_a_decoder_says_the_next_word_and_its_perplexity_beside_those_of_counts(
+    opened, eye, english, text, lang
+):
+    app = opened("model_more", text=text, twin="", lang=lang, architecture="decoder")
+    trace = trained(text, architecture="decoder")
+    found = checkpoints.manifest()[checkpoints.name(trace.source)]["scores"]["perplexity"]
+    [scores] = [one.value for one in app.markdown if f"{found['words']:,}" in one.value]
+    assert all(f"{found[name]:.0f}" in scores for name in ("model", "trigram", "unigram"))
+    [[asked, words, *_]] = eye(app)[0]["answers"][0][-1]
+    assert lang == "zh" or asked == english("answer.next", query=trace.tokens.labels[-1])
+    word, share = trace.answers[-1][0]
+    assert f"{word} {share:.0%}" in words
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "value"), [("selectbox", "shown_architecture", "one-layer"), ("number_input", "h", 8)]
 )

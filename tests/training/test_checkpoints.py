@@ -259,8 +259,9 @@ def test_temporary_files_of_a_killed_process_are_deleted(model, tmp_path):
 
 # The weights that come with Headscope
 
-MAX_BYTES = 42_000_000
+MAX_BYTES = 48_000_000
 NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
+ENCODERS = [name for name, plan in NAMES.items() if not plan.shape.is_decoder]
 
 
 # The scores of these are measured anew: of both languages, and of every kind of layer.
@@ -304,8 +305,9 @@ def test_a_shipped_model_is_that_of_its_plan_its_file_and_its_entry_in_the_manif
     assert Plan(**written["plan"]) == plan
     assert written["vocabulary"] == lexicon(plan.language).digest
     assert written["parameters"] == sum(p.numel() for p in trained.model.parameters())
-    assert written["questions"] == {q: [*heads] for q, heads in heads_of(plan.h).items()}
-    assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
+    assert written["questions"] == {q: [*heads] for q, heads in plan.shape.questions.items()}
+    if not plan.shape.is_decoder:
+        assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
     assert written["made_by"].endswith(f" {name}")
     assert json.loads(json.dumps(trained.report)) == written
 
@@ -373,7 +375,7 @@ def floors(plan: Plan) -> dict[str, float]:
     return least
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENCODERS)
 def test_a_shipped_model_can_do_what_is_documented(name):
     scores, plan = entry(name)["scores"], NAMES[name]
     for path, least in floors(plan).items():

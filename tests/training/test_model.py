@@ -7,7 +7,6 @@ from torch.nn import functional as F
 from mha_core.attention.initialization import normal
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
-from mha_core.training.questions import heads_of
 
 N_WORDS, LENGTH, H, D_K = 37, 13, 5, 7
 D_MODEL = H * D_K
@@ -56,7 +55,7 @@ def reference(
 
     def attention(x, name, heads):
         """With only some heads read; those that share keys and values have a copy each."""
-        if model.shape.architecture == "latent":
+        if model.shape.architecture.endswith("latent"):
             scale = state[f"{name}.kv_norm.weight"]
             short = F.rms_norm(linear(x, f"{name}.kv_down"), scale.shape, scale, 1e-6)
             both = linear(short, f"{name}.kv_up").unflatten(-1, (h, -1))
@@ -66,7 +65,8 @@ def reference(
             q, k, v = (part.repeat_interleave(h // part.shape[-2], -2) for part in parts)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         scores = q @ k.mT / q.shape[-1] ** 0.5
-        looked.append(scores.masked_fill(~padding[:, None, None], -torch.inf).softmax(-1))
+        later = torch.full(scores.shape[-2:], model.shape.is_decoder).triu(1)
+        looked.append(scores.masked_fill(~padding[:, None, None] | later, -torch.inf).softmax(-1))
         read = torch.zeros(h, 1, 1)
         read[list(heads)] = 1
         return linear((read * (looked[-1] @ v)).transpose(1, 2).flatten(-2), f"{name}.o")
@@ -75,7 +75,7 @@ def reference(
     kinds = ARCHITECTURES[model.shape.architecture]
     for index, kind in enumerate(kinds):
         name = f"layers.{index}"
-        heads = heads_of(h)[question] if index == len(kinds) - 1 else range(h)
+        heads = model.shape.questions[question] if index == len(kinds) - 1 else range(h)
         output = attention(norm(x, f"{name}.norm"), f"{name}.attention", heads)
         if kind == "lookup":
             x = output

@@ -37,8 +37,10 @@ from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.workshop.calibration import reliability, temperatures
+from mha_core.training.workshop.perplexity import perplexities
 from mha_core.training.workshop.report import question_scores, two_hops
 
+OBJECTIVE = "six questions about every word, and hidden words"
 EVERY = 500  # steps between checkpoints
 MAX_THREADS = 1024
 
@@ -135,14 +137,20 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         checkpoints.save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
-    measured = asdict(scores(run.model, plan.language)) | asdict(question_scores(run.model, plan.language))
+    if plan.shape.is_decoder:
+        found = perplexities(run.model, plan.language, seed=plan.seed, steps=plan.steps)
+        measured = {"perplexity": asdict(found)}
+    else:
+        measured = asdict(scores(run.model, plan.language)) | asdict(
+            question_scores(run.model, plan.language)
+        )
     if plan.architecture == "standard":
         measured["two_hops"] = two_hops(run.model, plan.language)
     report = {
         "plan": asdict(plan),
         "vocabulary": lexicon(plan.language).digest,
         "parameters": sum(p.numel() for p in run.model.parameters()),
-        "objective": "six questions about every word, and hidden words",
+        "objective": "the next word" if plan.shape.is_decoder else OBJECTIVE,
         "questions": run.model.questions,
         "scores": rounded(measured),
         "cpu_seconds": round(seconds) if first == 0 else None,
@@ -153,7 +161,12 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
 
 
 def calibrated(trained: Trained) -> Trained:
-    """The model with fitted temperatures, and with its scores on the held-out sentences written by hand."""
+    """The model with fitted temperatures, and with its scores on the held-out sentences written by hand.
+
+    A decoder is unchanged: there is no right next word.
+    """
+    if trained.plan.shape.is_decoder:
+        return trained
     language = trained.plan.language
     trained.model.temperatures = temperatures(trained.model, language)
     scores = trained.report["scores"] | {"written": rounded(reliability(trained.model, language))}
@@ -163,7 +176,8 @@ def calibrated(trained: Trained) -> Trained:
 def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> None:
     """Write a model, its roles and its manifest entry."""
     weights = folder / f"{name}.safetensors"
-    if not has_weights(weights, trained.model):
+    changes = weights.exists() and not has_weights(weights, trained.model)
+    if changes or not (folder / checkpoints.EDITION).exists():  # a model more changes no other
         _count_edition(folder)
     checkpoints.save_model(weights, trained)
     roles.write(folder / roles.FILE, {name: measured})

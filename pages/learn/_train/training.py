@@ -20,7 +20,7 @@ from mha_core.training import checkpoints
 from mha_core.training.evaluation import famous
 from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
-from mha_core.training.model import ARCHITECTURES
+from mha_core.training.model import ARCHITECTURES, DECODER
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, choice, compute, head_view, model_info, state, uploads
 from pages._kit.text import DEFAULT, PAGES, begin_in_language, literal, said, t
@@ -28,6 +28,7 @@ from pages._server import limits
 
 MAX_SEED = 999
 TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it shows nothing
+ENCODERS = [name for name in ARCHITECTURES if not name.startswith(DECODER)]
 CONFIG = {"displaylogo": False, "displayModeBar": False}
 
 
@@ -49,7 +50,7 @@ def _plan() -> Plan:
     with cells.container():
         d_model = _number("train_d_model", LIVE_WIDTHS[0], LIVE_WIDTHS[-1], 64)
     with cells.container():
-        architecture = _choice("architecture", list(ARCHITECTURES), "glass-box")
+        architecture = _choice("architecture", ENCODERS, "glass-box")
     with cells.container():
         begin_in_language("train_language")
         language = _choice("language", list(LANGUAGES), DEFAULT)
