@@ -48,8 +48,8 @@ WORDS = {
 }
 
 
-def formula(name: str, sizes: dict) -> str:
-    """The formula of a step with the sizes filled in."""
+def formula(written: str, sizes: dict) -> str:
+    """A formula, written as in `FORMULAS`, with the sizes filled in."""
 
     def shaped(match: re.Match) -> str:
         rows, columns = (
@@ -58,7 +58,7 @@ def formula(name: str, sizes: dict) -> str:
         )
         return rf"\underset{{{rows} \times {columns}}}{{{match['symbol']}}}"
 
-    latex = SHAPED.sub(shaped, FORMULAS[name])
+    latex = SHAPED.sub(shaped, written)
     for word in ("h", "scale"):
         latex = latex.replace(f"{{{word}}}", f"{{{sizes[word]}}}")
     if sizes["M"] != sizes["L"]:
@@ -163,7 +163,9 @@ class HeadContext:
         """
         pictures = tuple(self.picture(matrix) for matrix in before.split())
         true_notes = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
-        return Step(name, formula(name, self.sizes), pictures, after, true_notes, self.sizes | facts)
+        return Step(
+            name, formula(FORMULAS[name], self.sizes), pictures, after, true_notes, self.sizes | facts
+        )
 
     def picture(self, name: str) -> Picture:
         return picture(self.trace, name, layer=self.layer, head=self.head, part=self.part)
@@ -229,7 +231,8 @@ def project(view: HeadContext) -> Step:
     changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
     gap = _gap_to_output_before(view)
     stacked = gap is not None and gap <= STACKED
-    notes = {"why": True, "stacked": stacked, "values": own_values}
+    notes = {"why": True, "paper": one_text and not own_values and not stacked, "stacked": stacked}
+    notes["values"] = own_values
     notes |= {"cross": not one_text, "before": bool(changed)}
     before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
     difference = product_difference(view.layer_trace) if changed else None

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from math import log
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import regex
 import torch
@@ -13,7 +13,7 @@ import torch
 from mha_core import device as devices
 from mha_core.attention import positions
 from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_layer, checked, edited
-from mha_core.attention.latent import LatentSpec
+from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
@@ -29,7 +29,7 @@ from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
 from mha_core.training.links import STOPS
-from mha_core.training.model import ARCHITECTURES, Pass, SmallModel
+from mha_core.training.model import ARCHITECTURES, Pass, SmallModel, TransformerBlock
 from mha_core.training.questions import HIDDEN_WORD, NEXT_WORD, questions_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
@@ -209,6 +209,36 @@ def follow(
     own = source(trained)
     origin = EditedSource(own, tuple(edits)) if edits else own
     return AttentionTrace(tokens, layers, origin, answers, questions=questions)
+
+
+class Stream(NamedTuple):
+    """The residual stream of a small model, and its other vectors; None in a layer that has none."""
+
+    words: torch.Tensor  # embeddings, (token, d_model)
+    positions: torch.Tensor  # (token, d_model)
+    before: list[torch.Tensor]  # the residual stream before each layer
+    normed: list[
+        torch.Tensor | None
+    ]  # the norm of the stream after the heads of a block, which its MLP reads
+    short: list[torch.Tensor | None]  # the latent vectors of keys and values
+
+
+def stream(trained: Trained, trace: AttentionTrace) -> Stream:
+    """The residual stream of a text through a small model, recomputed from its trace."""
+    model, place = trained.model, trained.model.bias.device
+    _, ids = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
+    words, positions = model.embedding.detach()[ids], model.position.detach()[: len(ids)]
+    x, found = words + positions, Stream(words.cpu(), positions.cpu(), [], [], [])
+    with torch.no_grad():
+        for layer, traced in zip(model.layers, trace.layers, strict=True):
+            z = torch.tensor(traced.result(), device=place)
+            block = layer if isinstance(layer, TransformerBlock) else None
+            latent = layer.attention if isinstance(layer.attention, LatentAttention) else None
+            found.before.append(x.cpu())
+            found.normed.append(None if block is None else block.mlp_norm(x + z).cpu())
+            found.short.append(None if latent is None else latent.cached(layer.norm(x)[None])[0][0].cpu())
+            x = layer.result(x, z)
+    return found
 
 
 def _answers(

@@ -112,7 +112,7 @@ def test_each_step_shows_the_layers_matrices_before_and_after(trace):
 
 def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
     usual, own = (steps_by_name(own_values, head=2, layer=layer)["project"] for layer in (0, 1))
-    assert (usual.notes, own.notes) == (("why",), ("why", "stacked", "values"))
+    assert (usual.notes, own.notes) == (("why", "paper"), ("why", "stacked", "values"))
     assert [[p.name for p in step.before] for step in (usual, own)] == [["x"], ["x", "x_v"]]
     assert [p.symbol for p in own.before] == ["X", "Y"]
     np.testing.assert_array_equal(values(own.before)["x_v"], own_values.layers[1].x_v)

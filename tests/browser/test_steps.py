@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 FORMULAS = '=1+1 @x "you" 小猫 the the'
 GROUPED = {"source": "random", "text": FORMULAS, "twin": "", "layer": 1, "head": 3, "token": 4}
 GROUPED |= {"h": 4, "n_kv_heads": 2, "d_model": 24, "mask": "causal"}
-NAMES = ("project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output")
+NAMES = ("tokens", "project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output")
 # The words that do not fit into their place.
 CUT = """captions => captions.flatMap((one) => [one, ...one.children]).filter((one) =>
     one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline")
@@ -60,6 +60,8 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     page = on_steps(sent=(sent := []))
     before = len(sent)
     trace = layer()
+    assert_at_step(page, "tokens")
+    page.keyboard.press("ArrowRight")
     assert_at_step(page, "project")
     assert page.locator(".katex-error").count() == 0
     captions = page.locator(".heatmaps figcaption")
@@ -81,7 +83,7 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     boxes = [picture.bounding_box() for picture in pictures.all()]
     assert {(box["y"], box["height"]) for box in boxes} == {(boxes[0]["y"], boxes[0]["height"])}
     assert page.locator(".cell-path svg").bounding_box()["y"] < 900  # the first screen, above the pictures
-    page.get_by_role("img", name="step 5 of").get_by_text("Mix", exact=True).click()
+    page.get_by_role("img", name="step 6 of").get_by_text("Mix", exact=True).click()
     assert_at_step(page, "mix")
     assert symbols(page) == ["A₃", "V₂", "→ head₃"]
     np.testing.assert_allclose(matrix_of(page, "output head₃"), trace.output(2), atol=1e-6)
@@ -163,9 +165,24 @@ SWIPE = """([from, to, on]) => {
 }"""
 
 
+@pytest.mark.parametrize(("lang", "width"), [("en", 1440), ("zh", 1440), ("zh", 390)])
+def test_each_symbol_of_the_formulas_leads_to_its_step_and_is_lit(on_steps, lang, width):
+    page = on_steps(more=f"&lang={lang}", width=width)
+    links = page.locator(".formulas a")
+    steps = links.evaluate_all("all => all.map((one) => one.dataset.step)")
+    assert {*NAMES} == {*steps}
+    for number, name in enumerate(steps):
+        links.nth(number).click()
+        assert link_of(page)["operation"] == name
+        lit = page.locator(".formulas a[aria-current=step]")
+        assert {*lit.evaluate_all("all => all.map((one) => one.dataset.step)")} == {name}
+    assert page.evaluate(WIDTH) <= width
+    assert links.nth(steps.index("mix")).get_attribute("title").endswith("13 × 6")
+
+
 def test_on_a_phone_a_swipe_changes_the_step(on_steps):
     page = on_steps(width=390, height=844, touch=True)
-    assert_at_step(page, "project")
+    assert_at_step(page, "tokens")
     cut = """() => [...document.querySelectorAll('.katex-html')].flatMap((formula) => {
         const outer = formula.closest('[data-testid=stMarkdownContainer]').getBoundingClientRect();
         return [...formula.querySelectorAll('.mord')].map((e) => e.getBoundingClientRect())

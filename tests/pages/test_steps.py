@@ -1,16 +1,17 @@
-"""The page Steps: nine steps with this sentence's numbers, for the chosen head and layer."""
+"""The page Steps: the text as tokens and nine steps of the chosen head, with this sentence's numbers."""
 
 import numpy as np
 import pytest
 
 from mha_core.analysis.derivation import STEPS, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS
-from mha_core.analysis.frames import MAX_ALL_PAIRS
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop
 from pages._kit.text import literal, number
+from pages.understand._steps import own
 from tests.pages.conftest import RANDOM, random_trace
 
 PAGE = "pages/understand/steps.py"
-NAMES = [step.__name__ for step in STEPS]
+NAMES = ["tokens", *(step.__name__ for step in STEPS)]
 
 
 @pytest.fixture
@@ -19,13 +20,13 @@ def open_steps(opened_on):
     return lambda **link: opened_on("understand/steps.py", **RANDOM | link)
 
 
-def test_there_are_nine_steps_each_with_its_title_and_the_row_of_the_token_framed(
+def test_there_are_ten_steps_each_with_its_title_and_the_row_of_the_token_framed(
     open_steps, heatmaps, english
 ):
     app = open_steps(token=3)
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]
     assert [heading.value for heading in app.header] == titles
-    assert len(app.latex) == 9
+    assert len(app.latex) == len(NAMES)
     [badge] = [text.value for text in app.markdown if "badge" in text.value]
     assert badge.startswith(":green-badge[:material/check: ")  # compared with torch
     shown = {matrix["symbol"]: matrix for matrix in heatmaps(app, "steps").values()}
@@ -47,7 +48,10 @@ def test_there_are_nine_steps_each_with_its_title_and_the_row_of_the_token_frame
 def test_every_step_shows_formula_and_matrices(open_steps, heatmaps, component, english, link, layer, head):
     app = open_steps(**link)
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
-    expected = steps(random_trace(**settings), layer=layer, head=head)
+    trace = random_trace(**settings)
+    cut, *expected = own.whole(trace, layer=layer, head=head, part=Crop(), query=0)
+    assert [step.name for step in expected] == [step.name for step in steps(trace, layer=layer, head=head)]
+    expected.insert(0, cut)
     assert english("steps.intro", head=head + 1, layer=layer + 1) in [words.value for words in app.caption]
     shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
     assert {name for group in groups.values() for name in group["matrices"]} == set(shown)  # each sent once
@@ -85,7 +89,7 @@ def test_a_click_on_a_cell_chooses_its_tokens(open_steps, click, strip):
 
 
 def test_the_linked_step_is_shown(open_steps):
-    for link, name in (({"operation": "mask"}, "mask"), ({}, "project")):
+    for link, name in (({"operation": "mask"}, "mask"), ({}, "tokens")):
         [style] = [h.body for h in open_steps(**link).get("html") if "st-key-step-" in h.body]
         assert [other for other in NAMES if f"st-key-step-{other} " in style] == [name]
 

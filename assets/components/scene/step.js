@@ -1,5 +1,5 @@
 // The step in focus on the page Steps: the address holds it, the diagram changes it, the matrices follow.
-const NAME = "operation"; // in the address, where "step" is one of a training
+export const OPERATION = "operation"; // in the address, where "step" is one of a training
 
 /** @type {string[]} */
 let steps = [];
@@ -20,7 +20,7 @@ export function offerSteps(names) {
 }
 
 function fromAddress() {
-  const linked = new URLSearchParams(location.search).get(NAME) ?? "";
+  const linked = new URLSearchParams(location.search).get(OPERATION) ?? "";
   pass(steps.includes(linked) ? linked : steps[0]);
 }
 
@@ -29,7 +29,7 @@ function fromAddress() {
 export function goToStep(name) {
   if (!steps.includes(name) || name === current) return;
   const url = new URL(location.href);
-  url.searchParams.set(NAME, name);
+  url.searchParams.set(OPERATION, name);
   history.replaceState(history.state, "", url.href);
   pass(name);
 }

@@ -7,15 +7,15 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
-from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Crop, Picture
 from mha_core.focus import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, matrices, state
 from pages._kit.text import t, template
 from pages._server import streamlit_parts
+from pages.understand._steps import own
 
-NAMES = tuple(builder.__name__ for builder in (*STEPS, adjust))
+NAMES = ("tokens", *(builder.__name__ for builder in (*STEPS, adjust)), "add")
 MAX_ACROSS = 5  # matrices in a row
 HEIGHT = 95  # pixels of the drawing until it is there
 TALL = 276  # pixels of a matrix, so that a step fits on a screen
@@ -57,6 +57,7 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
     if of.knows("x_v"):
         inputs = {0: "X", 1: "X", 2: "Y"} if of.sides.same else {0: "X", 1: "Y", 2: "Y"}
     rows = {
+        "tokens": {1: t("steps.text")},
         "project": inputs,
         "split": {0: "Q", 1: "K", 2: "V"},
         "adjust": vectors,
@@ -67,8 +68,10 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
         "mix": {0: f"A{subscript(number)}", 2: f"V{subscript(shared)}"},
         "concat": {1: f"head{subscript(number)}"},
         "output": {1: "concat"},
+        "add": {1: "Z"},
     }
-    return [*(rows[step.name] for step in steps), {1: "Z" if steps[-1].name == "output" else "concat"}]
+    end = {"output": "Z", "add": "x + Z"}.get(steps[-1].name, "concat")
+    return [*(rows[step.name] for step in steps), {1: end}]
 
 
 def pictures(
@@ -90,7 +93,7 @@ def _pictures(
 ) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.StepMatrices]]:
     unique: dict[str, heatmaps.Heatmap] = {}
     drawn: dict[str, heatmaps.StepMatrices] = {}
-    for step in compute.once(trace, derived, layer=layer, head=head, part=part):
+    for step in compute.once(trace, own.whole, layer=layer, head=head, part=part, query=query):
         every = step.before + step.after + step.wrong
         shown = {f"{picture.name} {picture.symbol}": picture for picture in every}
         names = list(shown)

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from mha_core.analysis.derivation import STEPS, Step, steps
+from mha_core.analysis.derivation import STEPS, Step
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from mha_core.scene.places import indices
@@ -13,6 +13,7 @@ from pages._kit import (
     charts,
     chooser,
     compute,
+    formulas,
     head_labels,
     heatmaps,
     matrices,
@@ -24,7 +25,7 @@ from pages._kit import (
 )
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
-from pages.understand._steps import river
+from pages.understand._steps import own, river
 
 MAX_ALONE = 32  # tokens whose rows the browser has for the words above: a choice asks nobody
 
@@ -50,13 +51,16 @@ def _steps() -> None:
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
     limit = heatmaps.scale_end(state.focus().scale, compute.once(layer, largest_weight, part=part))
     place: dict[str, Any] = {"layer": layer_index, "head": head}
-    known_steps = compute.once(trace, steps, **place, part=part) if layer.knows("q") else []
+    known_steps = compute.once(trace, own.whole, **place, part=part, query=query)
 
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(t("steps.heading"), anchor=False)
         matrices.check_badge(layer, query)
     missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
     if known_steps:
+        formulas.draw(
+            formulas.of_layer(layer), key="formulas", steps=[step.name for step in known_steps], here=True
+        )
         charts.show_part(part, layer.sides, t("steps.part"))
         shown = river.draw(trace, known_steps, layer=layer_index, head=head)
     with st.container(gap=None, key="of_steps"):  # one of them is shown (river.draw)
@@ -66,6 +70,8 @@ def _steps() -> None:
                 with words:
                     st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
                     st.markdown("\n\n".join(_sentences(step)))
+                    if step.name == "tokens":
+                        own.cut(trace)
                     if step.code:
                         st.code(step.code, language=None)  # colours of syntax are too pale on our paper
                 with formula.container(key=f"formula-{step.name}"):

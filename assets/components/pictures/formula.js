@@ -1,0 +1,72 @@
+// The formulas of a layer in one line; each symbol leads to its step on the page Steps, and is lit while that is shown.
+
+import { elementIn, make } from "../page/elements.js";
+import { followStep, goToStep, OPERATION, stepInFocus } from "../scene/step.js";
+import { fitHeight } from "../streamlit/adapter.js";
+
+/**
+ * A part of a formula: its symbols with what is raised and lowered, and the step that it leads to, "" for none.
+ * @typedef {{ symbols: [base: string, up: string, down: string][], step: string, title: string }} FormulaPart
+ */
+/** @typedef {{ formulas: FormulaPart[][], here: boolean, lit: string[] }} FormulaPage `here`: on the page Steps */
+
+/** @param {string} step */
+function addressOf(step) {
+  const url = new URL("./steps", document.baseURI);
+  url.search = location.search;
+  url.searchParams.delete("steps_view");
+  url.searchParams.set(OPERATION, step);
+  return url.href;
+}
+
+/** @param {FormulaPart} part @param {boolean} here */
+function drawn({ symbols, step, title }, here) {
+  const element = step ? Object.assign(make("a"), { title, target: "_self" }) : make("span");
+  element.append(
+    ...symbols.flatMap(([base, up, down]) => {
+      const both = make("span", "both");
+      both.append(make("sup", "", up), make("sub", "", down));
+      // One Latin or Greek letter is a quantity; names of functions and signs stand upright.
+      return [/^[A-Za-z]$/.test(base) ? make("i", "", base) : base, ...(up || down ? [both] : [])];
+    }),
+  );
+  if (element instanceof HTMLAnchorElement) {
+    const point = () => {
+      element.href = addressOf(step);
+    };
+    point();
+    element.dataset.step = step;
+    element.addEventListener("pointerenter", point); // the scene may have moved
+    element.addEventListener("focus", point);
+    element.addEventListener("click", (event) => {
+      if (!here || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      goToStep(step);
+    });
+  }
+  return element;
+}
+
+/** @param {import("../streamlit/adapter.js").Mounted<FormulaPage>} mounted */
+export default function ({ data, parentElement }) {
+  const root = elementIn(parentElement, ".formulas");
+  root.replaceChildren(
+    ...data.formulas.map((parts) => {
+      const formula = make("span", "formula");
+      formula.append(...parts.map((part) => drawn(part, data.here)));
+      return formula;
+    }),
+  );
+  const light = () => {
+    const lit = data.here ? [stepInFocus()] : data.lit;
+    for (const link of root.querySelectorAll("a")) {
+      const is = lit.includes(link.dataset.step ?? "");
+      link.classList.toggle("now", is);
+      if (is && data.here) link.setAttribute("aria-current", "step");
+      else link.removeAttribute("aria-current");
+    }
+  };
+  light();
+  if (data.here) followStep(root, light);
+  fitHeight(root);
+}
