@@ -5,9 +5,11 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from mha_core import LayerTrace
+from mha_core.analysis import derivation
 from pages._kit import components
 from pages._kit.text import t
 
+STEPS = tuple(step.__name__ for step in derivation.STEPS)
 HEIGHT = 36  # pixels until it is drawn
 SYMBOL = re.compile(r"(?P<base>[^^_]+)(?:\^(?P<up>[^_]+))?(?:_(?P<down>.+))?")
 

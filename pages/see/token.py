@@ -3,7 +3,18 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import answers, chooser, head_labels, heatmaps, model_info, refusals, state, views, why
+from pages._kit import (
+    answers,
+    chooser,
+    formulas,
+    head_labels,
+    heatmaps,
+    model_info,
+    refusals,
+    state,
+    views,
+    why,
+)
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -41,10 +52,13 @@ def page() -> None:
         weights.layers(subject, both)
 
     if subject.of_layer.knows("q"):
+        sizes, steps = formulas.of_layer(subject.of_layer), formulas.STEPS
         st.header(t("one.query", head=subject.head + 1), anchor="search")
+        formulas.draw(sizes, key="of_search", steps=steps, lit=("scores", "scale", "mask", "softmax"))
         products.search(subject)
 
         st.header(t("one.output_title", head=subject.head + 1), anchor="mixture")
+        formulas.draw(sizes, key="of_mixture", steps=steps, lit=("mix",))
         products.mixed(subject)
     else:
         refusals.only_weights(subject.of_layer)

@@ -2,14 +2,17 @@
 
 import streamlit as st
 
+from pages._kit import formulas, torch_module
 from pages._kit.text import t
 from pages.understand._cost import costs, sizes, tensors
 
 st.title(t("cost.heading"), anchor=False)
 st.caption(t("cost.intro"))
 layer = sizes.chosen()
+formulas.draw(sizes.of_formulas(layer), key="formulas", steps=formulas.STEPS)
 tensors.draw(layer)
 costs.numbers(layer)
+torch_module.fold(layer.spec)
 st.header(t("cost.by_heads"), anchor="by-heads", divider="gray")
 costs.by_heads(layer)
 st.header(t("cost.sharing"), anchor="sharing", divider="gray")

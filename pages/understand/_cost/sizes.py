@@ -10,6 +10,7 @@ from mha_core import AttentionSpec, MhaError
 from mha_core.analysis.published import PublishedSizes, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from pages._kit.formulas import FormulaSizes
 from pages._kit.text import literal, said, t
 
 MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
@@ -95,6 +96,14 @@ def chosen() -> LayerSizes:
     except MhaError as error:
         _refuse(error)
         st.stop()
+
+
+def of_formulas(layer: LayerSizes) -> FormulaSizes:
+    """The sizes below the symbols of the formulas; a latent layer's d_k has its position part."""
+    spec = layer.spec
+    rank, rotary = (spec.kv_rank, spec.rotary_width) if isinstance(spec, LatentSpec) else (None, 0)
+    sizes = (layer.tokens, layer.tokens, spec.d_model, spec.n_heads, spec.d_k + rotary, spec.d_v)
+    return FormulaSizes(*sizes, kv_rank=rank)
 
 
 def _number(name: str) -> int | None:

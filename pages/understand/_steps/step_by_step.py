@@ -20,6 +20,7 @@ from pages._kit import (
     model_info,
     refusals,
     state,
+    torch_module,
     views,
     why,
 )
@@ -89,6 +90,8 @@ def _steps() -> None:
     if layer.knows("q") and (opened := views.fold(t("why.title"), key=why.FOLD)):
         with opened:
             why.show(scene, trace, **place, query=query)
+    if layer.knows("q"):
+        torch_module.of_layer(trace, layer_index)
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):
         refusals.only_weights(layer)
