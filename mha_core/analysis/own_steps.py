@@ -22,7 +22,7 @@ FORMULAS = {
         c^{KV} \;\; W^{UV}[rank, h·d_v] = V[L, h·d_v] \\
         X \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k]
         \end{gathered}""",
-    "add": r"\text{LayerNorm}(x[L, d_model] + Z[L, d_model])",
+    "add": r"\text{LayerNorm} ( \; x[L, d_model] + Z[L, d_model] \; )",
 }
 
 
@@ -72,7 +72,7 @@ def add(view: HeadContext, before: np.ndarray, normed: np.ndarray, query: int) -
     facts["query"] = view.trace.tokens.labels[query]
     after = _of_tokens(view, total, "residual", "x + Z"), _of_tokens(view, normed, "normed", "LN(x + Z)")
     width = view.sizes["d_model"]
-    code = f"x = x + z\ny = torch.nn.functional.layer_norm(x, ({width},), gain, shift)  # the MLP reads it"
+    code = f"x = x + z\ny = torch.nn.functional.layer_norm(x, ({width},), gain, shift)"
     read = _of_tokens(view, before, "stream", "x"), view.picture("result")
     return Step("add", formula(FORMULAS["add"], facts), read, after, ("why", "norm"), facts, code=code)
 

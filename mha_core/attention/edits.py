@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import index as whole_number
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,10 @@ from mha_core.attention import masks
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
+
+if TYPE_CHECKING:
+    from mha_core.attention.latent import LatentAttention
+    from mha_core.attention.module import MultiHeadAttention
 
 MAX_NUMBERS = 1 << 22  # in the values of an edit, or in its table for a layer: 16 MB
 MAX_EDITS = 64
@@ -347,7 +351,20 @@ class Output(Edit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concatenation(Edit):
+class ModuleEdit(Edit):
+    """A change of the module around attention, for our own modules; the score rule stays."""
+
+    of_module: ClassVar[bool] = True
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return rule
+
+    def on_module(self, attention: "MultiHeadAttention | LatentAttention") -> None:
+        """Change the attention of one layer, in place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concatenation(ModuleEdit):
     """Concatenate the heads' outputs without W^O: it becomes the identity, without a bias.
 
     With one head this is single-head self-attention. It works for random weights and small models with
@@ -355,13 +372,10 @@ class Concatenation(Edit):
     """
 
     name: ClassVar[str] = "concatenation"
-    of_module: ClassVar[bool] = True
 
-    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
-        return rule
-
-    def on_output(self, w_o: nn.Linear, n_heads: int) -> None:
+    def on_module(self, attention: "MultiHeadAttention | LatentAttention") -> None:
         """Make W^O the identity, in place. Raises `MhaError` unless ``h · d_v = d_model``."""
+        w_o, n_heads = attention.o, attention.spec.n_heads
         width, d_model = w_o.in_features, w_o.out_features
         if width != d_model:
             raise MhaError(
@@ -379,14 +393,32 @@ class Concatenation(Edit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position(Edit):
+class SameHeads(ModuleEdit):
+    """Give all heads the W^Q, W^K and W^V of the first one: they compute the same, as one head does.
+
+    W^O stays. It works for random weights and small models.
+    """
+
+    name: ClassVar[str] = "same heads"
+
+    def on_module(self, attention: "MultiHeadAttention | LatentAttention") -> None:
+        with torch.no_grad():
+            for part, n_heads in attention.parts():
+                rows = part.unflatten(0, (n_heads, -1))
+                rows.copy_(rows[:1].clone().expand_as(rows))
+
+    def what(self) -> Phrase:
+        return Phrase("the same W in all heads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position(ModuleEdit):
     """Use another position encoding, by its name in `positions.POSITIONS`; "none" uses no positions.
 
     It works for random weights and small models, and acts on all layers.
     """
 
     name: ClassVar[str] = "position"
-    of_module: ClassVar[bool] = True
     code: str
 
     def __post_init__(self) -> None:
@@ -395,16 +427,13 @@ class Position(Edit):
         if self.layer is not None or self.kind is not None:
             raise MhaError("A position encoding applies to all layers; leave layer and kind out.")
 
-    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
-        return rule
-
     def what(self) -> Phrase:
         return Phrase("position {code}", code=self.code)
 
 
 TYPES: Mapping[str, type[Edit]] = {
     kind.name: kind
-    for kind in (Hide, Mask, Scale, Temperature, Bias, Weights, Output, Concatenation, Position)
+    for kind in (Hide, Mask, Scale, Temperature, Bias, Weights, Output, Concatenation, SameHeads, Position)
 }
 
 

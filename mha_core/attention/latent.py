@@ -136,6 +136,10 @@ class LatentAttention(nn.Module):
         short, position = self.kv_down(x).split([self.spec.kv_rank, self.spec.rotary_width], dim=-1)
         return self.kv_norm(short), rotate(position)
 
+    def parts(self) -> list[tuple[Tensor, int]]:
+        """The matrices of each head, as rows of heads, with the number of heads."""
+        return [(one.weight, self.spec.n_heads) for one in (self.q_up, self.kv_up)]
+
     def projections(self) -> Projections:
         """W^O only: with a norm between two matrices there is no single matrix from x to keys and values."""
         return Projections(w_o=self.o.weight.detach().mT)

@@ -203,6 +203,12 @@ class MultiHeadAttention(nn.Module):
         """``concat · W^O + b_o``."""
         return join_heads(heads, self.o.weight.mT, self.o.bias)
 
+    def parts(self) -> list[tuple[Tensor, int]]:
+        """Views of W^Q, W^K, W^V and their biases, as rows of heads, each with the number of its heads."""
+        heads = self.spec.n_heads, self.spec.n_kv_heads, self.spec.n_kv_heads
+        packed = (parameter.split(self.widths) for parameter in self.qkv.parameters())
+        return [pair for parts in packed for pair in zip(parts, heads, strict=True)]
+
     def projections(self) -> Projections:
         """Views of the layer's matrices and biases, transposed as in the formula ``X W``."""
         w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()

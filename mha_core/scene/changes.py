@@ -36,9 +36,10 @@ KINDS = {
     "divisor": ChangeKind(edits.Scale, {"layer": "layer", "by": "factor"}),
     "temperature": ChangeKind(edits.Temperature, {"layer": "layer", "by": "temperature"}),
     "concatenated": ChangeKind(edits.Concatenation, {"layer": "layer"}),
+    "same": ChangeKind(edits.SameHeads, {"layer": "layer"}),
     "swap": ChangeKind(Swap, {"from": "one", "to": "other"}),
 }
-OF_OWN_MODULES = ("concatenated", "position")  # kinds for our own modules only
+OF_OWN_MODULES = ("concatenated", "same", "position")  # kinds for our own modules only
 OLD = {"unordered": "position,code=none"}  # older spellings
 RULE = Phrase(
     "a change is {kinds}, with its places as in cut,layer=2,from=9,to=3; at most {limit}",

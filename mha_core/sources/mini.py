@@ -12,7 +12,7 @@ import torch
 
 from mha_core import device as devices
 from mha_core.attention import positions
-from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_layer, checked, edited
+from mha_core.attention.edits import Edit, ModuleEdit, Position, Site, by_layer, checked, edited
 from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
@@ -280,8 +280,8 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
         model = deepcopy(model)
     for layer, of_layer in zip(model.layers, by_place, strict=True):
         for edit in of_layer:
-            if isinstance(edit, Concatenation):
-                edit.on_output(layer.attention.o, spec.n_heads)
+            if isinstance(edit, ModuleEdit):
+                edit.on_module(layer.attention)
     for edit in edits:
         if isinstance(edit, Position):
             model.set_position(edit.code)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention import masks, positions
-from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_layer, checked, edited
+from mha_core.attention.edits import Edit, ModuleEdit, Position, Site, by_layer, checked, edited
 from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
@@ -205,8 +205,8 @@ def follow(
             on_device = edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
             module = drawn(spec, seed=seed, layer=index).to(place.name)
             for edit in edits_of_layer:
-                if isinstance(edit, Concatenation):
-                    edit.on_output(module.o, spec.n_heads)
+                if isinstance(edit, ModuleEdit):
+                    edit.on_module(module)
             recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
                 # From the copies: the original tensors are already freed.

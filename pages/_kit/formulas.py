@@ -44,15 +44,16 @@ def draw(
     steps: Collection[str],
     lit: Collection[str] = (),
     here: bool = False,
+    alone: bool = False,
 ) -> None:
-    """Draw the formulas: attention, all heads, one head, and the shapes of its matrices.
+    """Draw the formulas: attention, which may stand `alone`, all heads, one head, the shapes of its matrices.
 
     A symbol links to its step if it is one of `steps`. On the page Steps, which is `here`, the symbols of the
     step in focus are lit, elsewhere those of the steps that are `lit`.
     """
     formulas = [
         [_part(symbols, step if step in steps else "", shape) for symbols, step, shape in formula]
-        for formula in _written(sizes)
+        for formula in _written(sizes)[: 1 if alone else None]
     ]
     _formulas(key=key, data={"formulas": formulas, "here": here, "lit": list(lit)}, height=HEIGHT)
 

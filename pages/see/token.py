@@ -20,6 +20,8 @@ from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
+SEARCH = ("scores", "scale", "mask", "softmax")  # steps from a query to its weights
+
 scene_and_trace(heading=t("one.title"))
 
 
@@ -54,11 +56,11 @@ def page() -> None:
     if subject.of_layer.knows("q"):
         sizes, steps = formulas.of_layer(subject.of_layer), formulas.STEPS
         st.header(t("one.query", head=subject.head + 1), anchor="search")
-        formulas.draw(sizes, key="of_search", steps=steps, lit=("scores", "scale", "mask", "softmax"))
+        formulas.draw(sizes, key="of_search", steps=steps, lit=SEARCH, alone=True)
         products.search(subject)
 
         st.header(t("one.output_title", head=subject.head + 1), anchor="mixture")
-        formulas.draw(sizes, key="of_mixture", steps=steps, lit=("mix",))
+        formulas.draw(sizes, key="of_mixture", steps=steps, lit=("mix",), alone=True)
         products.mixed(subject)
     else:
         refusals.only_weights(subject.of_layer)

@@ -9,7 +9,7 @@ from mha_core import edits
 from mha_core.analysis.frames import WINDOW
 from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.changes import change_of, write
+from mha_core.scene.changes import KINDS, change_of, write
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.understand._what_if.changed_answers import became
@@ -67,13 +67,18 @@ def test_an_offered_change_blocks_the_deciding_edge_and_can_be_undone(on_page):
 
 @pytest.mark.parametrize(
     ("source", "change"),
-    [("mini", "concatenated"), ("mini", "position,code=none"), ("random", "position,code=alibi")],
+    [
+        ("mini", "concatenated"),
+        ("random", "same"),
+        ("mini", "position,code=none"),
+        ("random", "position,code=alibi"),
+    ],
 )
 def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, pictured, source, change):
     app = on_page(source=source, edits=change, layer=2)
     assert app.button(key=f"lift_{change}").label
     code = change.partition("=")[2]
-    edit = edits.Position(code=code) if code else edits.Concatenation()
+    edit = edits.Position(code=code) if code else KINDS[change].type()
     layer = mha.trace(**Scene(source=source).settings(), edits=[edit]).layers[-1]
     pictured(app, "what-if-result", after=layer.result())
 

@@ -61,6 +61,25 @@ def test_one_head_without_w_o_is_plain_self_attention():
     assert "W^O = I: layer 1" in repr(trace)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"h": 4, "d_model": 12, "n_kv_heads": 2},
+        {"source": "mini"},
+        {"source": "mini", "architecture": "latent"},
+    ],
+)
+def test_heads_with_the_same_w_are_one_head(settings):
+    plain = mha.trace(TIRED, **settings).layers[0]
+    trace = mha.trace(TIRED, **settings, edits=[edits.SameHeads(layer=0)])
+    first = trace.layers[0]
+    for head in range(first.n_heads):
+        np.testing.assert_array_equal(first.weights(head), plain.weights(0))
+        np.testing.assert_array_equal(first.output(head), plain.output(0))
+    assert np.abs(plain.output(3) - plain.output(0)).max() > 0.1  # and the model itself stays as it was
+    assert mha.against_torch(first).passed
+
+
 @pytest.mark.parametrize("code", ["none", "learned", "rotary", "alibi"])
 def test_another_position_encoding_is_that_of_a_trace_with_it(code, tmp_path):
     settings = {"h": 2, "d_model": 8, "layers": 2}

@@ -38,6 +38,10 @@ def search(subject: Subject) -> None:
     heatmaps.draw(
         subject.of(_steps, head=subject.head, scale=state.focus().scale), key="one-products", traces=traces
     )
+    best = numbers.loc[numbers["weight"].idxmax()]
+    found = {"key": word(str(best.name)), "share": f"{100 * best['weight']:.0f}"}
+    found |= {name: literal(number(best[name])) for name in ("score", "masked", "weight")}
+    st.markdown(t("one.found", token=subject.name, count=len(numbers), **found))
     if adjusted:
         st.caption(t("one.adjusted_note"))
     if not visible.all():

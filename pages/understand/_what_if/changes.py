@@ -69,7 +69,7 @@ def choose(
             st.caption(t("what_if.try"), width="content")
             kept = [change for change in chosen if isinstance(change, Swap)]  # the words keep their places
             for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
-                if edit in chosen:
+                if edit in chosen or (edit.of_module and third_party):
                     continue
                 st.button(
                     describe(edit, trace),
@@ -336,8 +336,8 @@ def _masks() -> list[str]:
     return names
 
 
-def _examples(*, layer: int, head: int, query: int, key: int) -> list[Change]:
-    """Changes to try: the edge that matters in all heads and in one, a head, the scale, the temperature."""
+def _examples(*, layer: int, head: int, query: int, key: int) -> list[Any]:
+    """Edits to try: the edge that matters in all heads and in one, a head, scale, temperature, one W."""
     in_layer, of_head = {"layer": layer + 1}, {"layer": layer + 1, "head": head + 1}
     edge = {"from": query + 1, "to": key + 1}
     return [
@@ -346,6 +346,7 @@ def _examples(*, layer: int, head: int, query: int, key: int) -> list[Change]:
         changes.change_of("off", of_head),
         changes.change_of("divisor", in_layer | {"by": 1.0}),
         changes.change_of("temperature", in_layer | {"by": HOT}),
+        changes.change_of("same", in_layer),
     ]
 
 
