@@ -13,7 +13,7 @@ from mha_core.attention.module import MAX_HEADS
 from mha_core.sources import mini
 from pages._kit import choice, heatmaps, refusals
 from pages._kit.heatmaps import Heatmap
-from pages._kit.text import t
+from pages._kit.text import language, t
 
 FIRST = "sinusoidal"
 MAX_WIDTH = 512
@@ -104,7 +104,7 @@ def _draw(code: Chosen, pictured: PositionCode) -> None:
 
 
 def _learned(_: Chosen) -> PositionCode:
-    trained = mini.model(mini.find("en", "glass-box", 4, 64))
+    trained = mini.model(mini.find(language(), "glass-box", 4, 64))
     return position_codes.of_vectors(trained.model.position.detach().numpy())
 
 
