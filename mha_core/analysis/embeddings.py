@@ -119,6 +119,18 @@ def chance(n_words: int, width: int) -> Chance:
     return Chance(min(1.0, normal.inv_cdf(0.5 ** (1 / others))), min(1.0, normal.inv_cdf(0.975)))
 
 
+def kept(vectors: np.ndarray, matrix: np.ndarray) -> float:
+    """The share of the variance of vectors (token, d_model) that a projection (d_model, d_k) can depend on.
+
+    ``Σ|(x − mean) B|² / Σ|x − mean|²``, where B is an orthonormal basis of the columns of the matrix: what is
+    at right angles to all columns does not reach the product. 1 for vectors that are all alike.
+    """
+    centred = np.asarray(vectors, np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
+    basis, sizes, _ = np.linalg.svd(np.asarray(matrix, np.float64), full_matrices=False)
+    whole = float((centred**2).sum())
+    return float(((centred @ basis[:, sizes > FLAT * sizes.max()]) ** 2).sum()) / whole if whole else 1.0
+
+
 def verdict(cosines: Sequence[float], limit: float) -> str:
     """Whether differences agree more than by chance: "all" of them, "some" (on average), or "none".
 

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from mha_core.scene.places import indices
-from pages._kit import chooser, state
+from pages._kit import chooser, compute, state
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, t
-from pages.understand._embeddings import words
+from pages.understand._embeddings import projected, words
 
 source = state.setting("source")
 st.title(t("words.heading"), anchor=False)
@@ -49,3 +49,6 @@ word(kinds, axes)
 st.header(t("words.relations"), anchor="relations", divider="gray")
 st.markdown(t("words.relations_intro"))
 words.relations(known, kinds, axes=axes)
+if projected.possible(compute.nearest(state.current()).trace):
+    st.header(t("words.two_heads"), anchor="two-heads", divider="gray")
+    projected.two_heads()

@@ -12,6 +12,7 @@ from mha_core.analysis.embeddings import (
     RELATIONS,
     agreement,
     chance,
+    kept,
     nearest,
     project,
     table,
@@ -166,3 +167,13 @@ def test_words_are_classed_by_what_they_are():
     kinds = lexicon().kinds
     said = {word: kinds[word] for word in ("dog", "queen", "doctor", "swam", "it", "tired", "bread", "the")}
     assert [*said.values()] == ["animal", "person", "person", "verb", "pronoun", "cue", "food", "other"]
+
+
+def test_a_projection_keeps_what_lies_along_its_columns():
+    rows = np.random.default_rng(0).normal(size=(50, 6)) * [3, 1, 1, 1, 1, 1]
+    columns = np.eye(6)[:, [0, 2]] @ [[2, 1], [1, 1]]  # a plane, whatever its two columns are
+    plane = rows[:, [0, 2]] - rows[:, [0, 2]].mean(0)
+    assert kept(rows, columns) == pytest.approx((plane**2).sum() / ((rows - rows.mean(0)) ** 2).sum())
+    assert kept(rows, np.eye(6)) == pytest.approx(1)
+    assert kept(rows, np.ones((6, 2))) < kept(rows, columns)  # two equal columns are one direction
+    assert kept(np.ones((3, 6)), columns) == 1

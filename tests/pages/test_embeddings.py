@@ -12,7 +12,7 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import compute
 from pages._kit.text import literal, signed
 from pages.understand._embeddings.words import SHOWN
-from tests.pages.conftest import figure, numbers
+from tests.pages.conftest import figure, numbers, random_trace
 
 PAGE = "understand/embeddings.py"
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
@@ -157,3 +157,15 @@ def test_the_vocabulary_of_a_model_is_cached_once(on_page):
     app.text_area("text").set_value("The street was wide.").run()
     _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
     assert 0 < compute.caches["results"].bytes - before < matrix.nbytes / 2
+
+
+def test_two_heads_show_the_keys_of_the_sentence(on_page):
+    app = on_page(source="random", text="the cat saw the dog", h=8, d_model=16)
+    layer = random_trace(text="the cat saw the dog", h=8, d_model=16).layers[0]
+    for head in (0, 1):  # of two numbers each: the map has the same distances
+        found = np.array([*points(app, f"head_map_{head + 1}").values()])
+        assert list(points(app, f"head_map_{head + 1}")) == [*layer.sides.keys.labels]
+        keys = layer.k[head]
+        apart = [np.linalg.norm(rows[:, None] - rows[None], axis=-1) for rows in (found, keys)]
+        np.testing.assert_allclose(*apart, atol=1e-4)
+    assert "two_numbers" not in {button.key for button in app.button}
