@@ -11,7 +11,7 @@ import { fitHeight } from "../streamlit/adapter.js";
 /** @typedef {{ formulas: FormulaPart[][], here: boolean, lit: string[] }} FormulaPage `here`: on the page Steps */
 
 /** @param {string} step */
-function addressOf(step) {
+function stepAddress(step) {
   const url = new URL("./steps", document.baseURI);
   url.search = location.search;
   url.searchParams.delete("steps_view");
@@ -20,7 +20,7 @@ function addressOf(step) {
 }
 
 /** @param {FormulaPart} part @param {boolean} here */
-function drawn({ symbols, step, title }, here) {
+function drawPart({ symbols, step, title }, here) {
   const element = step ? Object.assign(make("a"), { title, target: "_self" }) : make("span");
   element.append(
     ...symbols.flatMap(([base, up, down]) => {
@@ -32,7 +32,7 @@ function drawn({ symbols, step, title }, here) {
   );
   if (element instanceof HTMLAnchorElement) {
     const point = () => {
-      element.href = addressOf(step);
+      element.href = stepAddress(step);
     };
     point();
     element.dataset.step = step;
@@ -53,7 +53,7 @@ export default function ({ data, parentElement }) {
   root.replaceChildren(
     ...data.formulas.map((parts) => {
       const formula = make("span", "formula");
-      formula.append(...parts.map((part) => drawn(part, data.here)));
+      formula.append(...parts.map((part) => drawPart(part, data.here)));
       return formula;
     }),
   );
