@@ -1,7 +1,7 @@
 """The formulas of a layer in one line, each symbol a link to its step on the page Steps."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from mha_core import LayerTrace
@@ -11,6 +11,7 @@ from pages._kit.text import t
 
 STEPS = tuple(step.__name__ for step in derivation.STEPS)
 HEIGHT = 36  # pixels until it is drawn
+PART = re.compile(r"([^{}]+)|\{([^@]+)@(\w*)\}")
 SYMBOL = re.compile(r"(?P<base>[^^_]+)(?:\^(?P<up>[^_]+))?(?:_(?P<down>.+))?")
 
 _formulas = components.component(
@@ -51,88 +52,54 @@ def draw(
     A symbol links to its step if it is one of `steps`. On the page Steps, which is `here`, the symbols of the
     step in focus are lit, elsewhere those of the steps that are `lit`.
     """
-    formulas = [
-        [_part(symbols, step if step in steps else "", shape) for symbols, step, shape in formula]
-        for formula in _written(sizes)[: 1 if alone else None]
-    ]
+    written, shapes = _written(sizes)
+    formulas = [_parts(formula, shapes, steps) for formula in written[: 1 if alone else None]]
     _formulas(key=key, data={"formulas": formulas, "here": here, "lit": list(lit)}, height=HEIGHT)
 
 
-def _written(sizes: FormulaSizes) -> list[list[tuple[str, str, tuple]]]:
-    """The parts of each formula: symbols separated by |, as in ``X|W^Q_i``, their step, their shape.
+def _written(sizes: FormulaSizes) -> tuple[list[str], dict[str, tuple]]:
+    """The formulas, and the shape of what is between braces, by its symbols or by its step.
 
+    Braces have symbols, separated by |, and the step that they lead to: ``{X|W^Q_i@project}``.
     Sources: Vaswani et al. 2017, section 3.2; DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
     rows, keys, d_model, h, d_k, d_v, rank = sizes
-    score, output = (rows, keys), (rows, d_v)
-    source, memory = ("c^KV", (keys, rank)) if rank else ("X", (keys, d_model))
-    up = "U" if rank else ""
-    attention = [
-        ("Attention(", "", ()),
-        ("Q", "split", (rows, d_k)),
-        (", ", "", ()),
-        ("K", "split", (keys, d_k)),
-        (", ", "", ()),
-        ("V", "split", (keys, d_v)),
-        (") = ", "", ()),
-        ("softmax", "softmax", score),
-        (" ( ", "", ()),
-        ("Q|K^⊤", "scores", score),
-        (" ", "", ()),
-        ("/ √|d_k", "scale", score),
-        (" ", "", ()),
-        ("+ |M", "mask", score),
-        (" ) ", "", ()),
-        ("V", "mix", output),
-    ]
-    heads = [
-        ("MultiHead(", "", ()),
-        ("X", "tokens", (rows, d_model)),
-        (") = ", "", ()),
-        (_heads(h), "concat", (rows, h * d_v)),
-        (" ", "", ()),
-        ("W^O", "output", (h * d_v, d_model)),
-    ]
-    head = [
-        ("head_i", "mix", output),
-        (" = Attention( ", "", ()),
-        ("X|W^Q_i", "project", (rows, d_k)),
-        (", ", "", ()),
-        (f"{source}|W^{up}K_i", "project", (keys, d_k)),
-        (", ", "", ()),
-        (f"{source}|W^{up}V_i", "project", (keys, d_v)),
-        (" )", "", ()),
-    ]
-    width = rank or d_model
-    matrices = {
+    source, up, width = ("c^KV", "U", rank) if rank else ("X", "", d_model)
+    k, v = f"{source}|W^{up}K_i", f"{source}|W^{up}V_i"
+    heads = {1: "head_1", 2: "head_1|, |head_2"}.get(h, f"head_1|, …, |head_{h}")
+    matrices: dict[str, tuple] = {
         "W^Q_i": (d_model, d_k),
         f"W^{up}K_i": (width, d_k),
         f"W^{up}V_i": (width, d_v),
-        "W^O": (h * d_v, d_model),
     }
-    shapes = [
-        (f"{', |' if at else ''}{name}| ∈ |ℝ^{size[0]}×{size[1]}", "", ())
-        for at, (name, size) in enumerate(matrices.items())
+    matrices["W^O"] = (h * d_v, d_model)
+    shapes: dict[str, tuple] = dict.fromkeys(("softmax", "scores", "scale", "mask"), (rows, keys))
+    shapes |= dict.fromkeys(("Q", "X|W^Q_i"), (rows, d_k)) | dict.fromkeys(("K", k), (keys, d_k))
+    shapes |= {"V": (keys, d_v), v: (keys, d_v), "mix": (rows, d_v), "X": (rows, d_model)}
+    shapes |= {"concat": (rows, h * d_v), "output": matrices["W^O"], "project": (keys, rank)}
+    written = [
+        "Attention({Q@split}, {K@split}, {V@split}) = "
+        "{softmax@softmax} ( {Q|K^⊤@scores} {/ √|d_k@scale} {+ |M@mask} ) {V@mix}",
+        f"MultiHead({{X@tokens}}) = {{Concat(|{heads}|)@concat}} {{W^O@output}}",
+        f"{{head_i@mix}} = Attention( {{X|W^Q_i@project}}, {{{k}@project}}, {{{v}@project}} )",
+        *(["{c^KV@project} = RMSNorm( {X|W^DKV@project} )"] if rank else []),
+        ", ".join(f"{{{name}| ∈ |ℝ^{m}×{n}@}}" for name, (m, n) in matrices.items()),
     ]
-    latent = [
-        (source, "project", memory),
-        (" = RMSNorm( ", "", ()),
-        ("X|W^DKV", "project", memory),
-        (" )", "", ()),
-    ]
-    return [attention, heads, head, *([latent] if rank else []), shapes]
+    return written, shapes
 
 
-def _heads(h: int) -> str:
-    return "Concat(|head_1|)" if h == 1 else f"Concat(|head_1|{', ' if h == 2 else ', …, '}|head_{h}|)"
-
-
-def _part(symbols: str, step: str, shape: tuple) -> dict[str, object]:
-    size = " × ".join(map(str, shape))
-    title = t("formula.title", step=t(f"steps.{step}.title"), size=size) if step else ""
-    matches = (SYMBOL.fullmatch(symbol) for symbol in symbols.split("|"))
-    return {
-        "symbols": [[match["base"], match["up"] or "", match["down"] or ""] for match in matches if match],
-        "step": step,
-        "title": title,
-    }
+def _parts(formula: str, shapes: Mapping[str, tuple], steps: Collection[str]) -> list[dict[str, object]]:
+    parts = []
+    for text, symbols, step in PART.findall(formula):
+        matches = (SYMBOL.fullmatch(symbol) for symbol in (symbols or text).split("|"))
+        shape = shapes.get(symbols if step in ("split", "project", "tokens") else step, shapes.get(step, ()))
+        size = " × ".join(map(str, shape))
+        known = step in steps
+        parts.append(
+            {
+                "symbols": [[one["base"], one["up"] or "", one["down"] or ""] for one in matches if one],
+                "step": step if known else "",
+                "title": t("formula.title", step=t(f"steps.{step}.title"), size=size) if known else "",
+            }
+        )
+    return parts
