@@ -17,7 +17,7 @@ from mha_core.attention.latent import EPSILON
 FORMULAS = {
     "tokens": r"E_{\text{id}}[L, d_model] + P[L, d_model] = X_0[L, d_model]",
     "latent": r"""\begin{gathered}
-        \text{RMSNorm}(X[L, d_model] \;\; W^{DKV}[d_model, rank]) = c^{KV}[L, rank] \\
+        \rule{0pt}{1.2em} \text{RMSNorm}(X[L, d_model] \;\; W^{DKV}[d_model, rank]) = c^{KV}[L, rank] \\
         c^{KV} \;\; W^{UK}[rank, h·d_k] = K[L, h·d_k] \\
         c^{KV} \;\; W^{UV}[rank, h·d_v] = V[L, h·d_v] \\
         X \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k]
