@@ -47,6 +47,7 @@ PATIENCE = {  # with a database that does not answer, unless its address says an
     "sqlite": {"timeout": "10"},  # seconds
     "postgresql": {"connect_timeout": "5", "tcp_user_timeout": "10000"},  # seconds, milliseconds
 }
+LOCKED_MS = 10_000  # that a writer of PostgreSQL waits for a lock
 POOL_SECONDS = 3  # that a writer waits for a connection; then the browser asks again
 DAYS = 30  # a room is kept, if its teacher says no other number
 MAX_DAYS = 366
@@ -407,6 +408,11 @@ class Seat:
             rows = act.execute(select(answers).where(answers.c.student_id == self._id))
             return {(row.screen, row.vote): Locked(row.answer, row.language) for row in rows}
 
+    def late(self) -> int:
+        """On how many screens the latest answer of this student came late."""
+        with self._rooms._reading() as act:
+            return _late_screens(act, self._row(act).id)
+
     def at(self, screen: int) -> None:
         """The student looks at that screen now."""
         self._update(screen=screen)
@@ -540,6 +546,12 @@ class Desk:
         with self._rooms._reading() as act:
             return Receipt.read(text, _found(act, self.code).key)
 
+    def late(self, number: int) -> int:
+        """On how many screens the latest answer of a student came late."""
+        with self._rooms._reading() as act:
+            row = act.execute(_student(_found(act, self.code).id, number)).first()
+            return 0 if row is None else _late_screens(act, row.id)
+
     def renew(self) -> str:
         """A new secret; the old one opens nothing any more."""
         secret = secrets.token_urlsafe(24)
@@ -636,6 +648,12 @@ def _late(act: Connection, row: Row, room: Room, screen: int, vote: int, now: in
     return "" if room.pace.screen in (None, screen) else "screen"
 
 
+def _late_screens(act: Connection, student_id: int) -> int:
+    of_student = select(answers).where(answers.c.student_id == student_id)
+    latest = {row.screen: row.late for row in act.execute(of_student.order_by(answers.c.vote))}
+    return sum(map(bool, latest.values()))
+
+
 def _student(room_id: int, number: int) -> Any:
     return select(students).where(students.c.room_id == room_id, students.c.number == number)
 
@@ -698,7 +716,8 @@ def _answering() -> Iterator[None]:
     except IntegrityError:
         raise  # a mistake of ours
     except (DBAPIError, PoolTimeout) as error:
-        reason = type(getattr(error, "orig", error)).__name__
+        cause = getattr(error, "orig", error)  # SQLite has one class for a full disk, a lock and all else
+        reason = getattr(cause, "sqlite_errorname", type(cause).__name__)
         raise Unavailable(
             "The database of the rooms does not answer now ({reason}).", reason=reason
         ) from error
@@ -740,6 +759,8 @@ def _engine(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _settle)
         event.listen(engine, "begin", _begin)
+    else:
+        event.listen(engine, "connect", _wait_for_locks)
     return engine
 
 
@@ -760,6 +781,12 @@ def _settle(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # transactions begin below
     for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _wait_for_locks(connection: Any, _record: Any) -> None:
+    """A connection of PostgreSQL: it waits for others as long as one of SQLite, and not for ever."""
+    connection.execute(f"SET lock_timeout = {LOCKED_MS}")
+    connection.commit()
 
 
 def _begin(connection: Connection) -> None:

@@ -88,6 +88,11 @@ def is_for_others(page: str) -> bool:
     return urlsplit(page).hostname not in LOOPBACK
 
 
+def is_overheard(page: str) -> bool:
+    """Whether what this browser and that page send each other crosses a network unencrypted."""
+    return urlsplit(page).scheme == "http" and is_for_others(page)
+
+
 def rooms() -> "Rooms":
     """The rooms of this server; the first call opens their database.
 

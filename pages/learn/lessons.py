@@ -1,7 +1,8 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
-from pages.learn._lessons import cards, desk, editor, ending, place, screen, seat
+from pages.learn._lessons import acts, cards, desk, editor, ending, place, screen, seat
 
+acts.begin()
 here = None if place.room_code() else place.opened()
 place.mark_projected()
 if place.room_code():

@@ -508,5 +508,5 @@ def test_a_room_has_a_port_that_is_free(room, started):
 def test_a_class_whose_database_does_not_answer_is_told(started, monkeypatch, capsys):
     monkeypatch.setenv(DATABASE, "sqlite:////nowhere/rooms.sqlite3")
     assert command.main(["class"]) == 1
-    assert "The database of the rooms does not answer now (OperationalError)." in capsys.readouterr().err
+    assert "The database of the rooms does not answer now (SQLITE_CANTOPEN)." in capsys.readouterr().err
     assert started == []

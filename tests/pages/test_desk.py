@@ -18,9 +18,10 @@ from tests.pages.test_lessons import FILE, NUMBERS, SCREENS
 
 pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 
+from mha_core.room import rooms as room_module
 from mha_core.room.rooms import RoomKey, Unavailable
 from pages._server import rooms as of_server
-from pages.learn._lessons import acts, desk, desk_spread, library, opening, seat
+from pages.learn._lessons import acts, desk, desk_spread, library, opening, place, seat
 from pages.learn._lessons import signs as signs_of_answers
 
 PAGE = "learn/lessons.py"
@@ -185,6 +186,17 @@ def test_without_rooms_the_address_says_how_to_turn_them_on(opened_on, monkeypat
     assert component(opened_on(PAGE), "lesson_cards")["teach"] == ""
 
 
+@pytest.mark.parametrize(
+    ("address", "is_said"),
+    [("http://192.0.2.7:8501/lessons", True), ("https://school.example/lessons", False), ("", False)],
+)
+def test_a_secret_that_crosses_a_network_unencrypted_is_said(room, desk_of, monkeypatch, address, is_said):
+    monkeypatch.setattr(place, "page_address", lambda: address or "http://localhost:8501/lessons")
+    warnings = [one.value for one in desk_of(room).warning]
+    assert [text for text in warnings if "plain http" in text] == warnings
+    assert len(warnings) == is_said
+
+
 @pytest.mark.parametrize(("secret", "reason"), [("guess", "does not open"), ("", "the part after #")])
 def test_a_wrong_secret_is_refused_and_does_not_tell_whether_there_is_a_room(room, desk_of, secret, reason):
     told = [desk_of(RoomKey(code, secret)) for code in (room.code, "K7QM2X")]
@@ -227,11 +239,15 @@ def test_the_table_is_saved_without_formulas(rooms, room):
     assert [row["name"] for row in json.loads(files["json"]())] == ["=1+1", "=1+1"]
 
 
-def test_receipts_time_and_deletion_are_the_teachers(rooms, room, desk_of):
+def test_receipts_time_and_deletion_are_the_teachers(rooms, room, desk_of, monkeypatch):
+    opened = rooms.desk(*room)
+    opened.reveal(NUMBERS["cell"])
+    now = room_module._now() + room_module.GRACE + 1
+    monkeypatch.setattr(room_module, "_now", lambda: now)
     seat = answered(rooms, room, "Ada", point="3", cell="9,3")
     app = desk_of(room)
     for receipt, said in (
-        (seat.receipt(), "Ada had answered 2 of 9"),
+        (seat.receipt(), "Ada had answered 2 of 9 screens (1 late) on"),
         (seat.receipt().replace("-2-", "-9-"), "has not signed"),
     ):
         app = app.get_by_key("desk_receipt").set_value(receipt).run()

@@ -257,13 +257,16 @@ def test_the_desk_sees_where_a_student_is_and_who_needs_help(act, desk, seated, 
     assert moved == []  # written only when it changes
 
 
-def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, seated):
+def test_the_end_has_a_receipt_that_the_desk_can_check(component, act, desk, seated, monkeypatch):
     app = lock(act, lock(act, seated("Ada"), "3"), "3", screen=2)
-    app = act(app, "lesson", do="go", number=len(HEADS.screens) + 1)
+    desk.reveal(3)
+    now = room_module._now() + room_module.GRACE + 1
+    monkeypatch.setattr(room_module, "_now", lambda: now)
+    app = act(lock(act, app, "3", screen=3), "lesson", do="go", number=len(HEADS.screens) + 1)
     receipt = component(app, "lesson_end")["receipt"]
     checked = desk.check_receipt(receipt["code"])
-    assert (checked.number, checked.answered, checked.day) == (1, 2, datetime.now(UTC).date())
-    assert receipt["lines"][:2] == ["Ada", f"2 of {len(HEADS.screens)} screens answered"]
+    assert (checked.number, checked.answered, checked.day) == (1, 3, datetime.now(UTC).date())
+    assert receipt["lines"][:2] == ["Ada", f"3 of {len(HEADS.screens)} screens answered (1 late)"]
     assert component(app, "lesson_end")["then"] is None
 
 

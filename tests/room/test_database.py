@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -13,6 +14,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, event, inspect, text
 
 from mha_core import MhaError
+from mha_core.room import rooms as module
 from mha_core.room import schema
 from mha_core.room.receipt import token
 from mha_core.room.rooms import DATABASE, Rooms, Unavailable
@@ -155,7 +157,7 @@ def test_the_database_is_a_file_of_the_user_unless_named(monkeypatch, tmp_path):
 def test_a_file_that_is_no_database_is_left_alone_and_an_empty_one_becomes_one(tmp_path):
     path, content = tmp_path / "rooms.sqlite3", b"not a database at all" * 100
     path.write_bytes(content)
-    with pytest.raises(Unavailable, match="DatabaseError"):
+    with pytest.raises(Unavailable, match="SQLITE_NOTADB"):
         Rooms(f"sqlite:///{path}")
     assert path.read_bytes() == content
     path.write_bytes(b"")
@@ -243,7 +245,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(file, lesson, tmp_p
         except Unavailable as error:
             refused.append(str(error))
     assert kept
-    assert set(refused) == {"The database of the rooms does not answer now (OperationalError)."}
+    assert set(refused) == {"The database of the rooms does not answer now (SQLITE_FULL)."}
     assert [one.answer for one in desk.answers()] == kept
     event.remove(file._engine, "connect", limit)
     file._engine.dispose()  # there is room again
@@ -260,9 +262,21 @@ def test_a_database_that_is_held_by_another_program_is_waited_for_and_then_told(
     event.listen(file._engine, "connect", lambda one, _: one.execute("PRAGMA busy_timeout=100"))
     other = sqlite3.connect(tmp_path / "rooms.sqlite3", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="SQLITE_BUSY"):
         file.join(key.code)
     assert file.room(key.code).code == key.code  # who only reads does not wait
     other.execute("ROLLBACK")
     assert file.join(key.code)
     other.close()
+
+
+def test_a_table_of_postgresql_that_is_locked_is_waited_for_and_then_told(postgres, lesson, monkeypatch):
+    monkeypatch.setattr(module, "LOCKED_MS", 100)
+    rooms = Rooms(address := postgres.database())
+    key = rooms.open(lesson)
+    with psycopg.connect(address) as other:
+        other.execute("LOCK TABLE students IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(Unavailable, match="LockNotAvailable"):
+            rooms.join(key.code)
+    assert rooms.join(key.code)
+    rooms.close()

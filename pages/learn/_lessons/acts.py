@@ -1,4 +1,4 @@
-"""The acts that a browser sends from a desk or a seat: the one place where they are checked."""
+"""The acts that a browser sends from a desk, a seat or a screen: the one place where they are checked."""
 
 from collections.abc import Mapping
 from typing import Any

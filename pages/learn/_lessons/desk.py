@@ -35,7 +35,6 @@ _desk = components.component(
 
 
 def page() -> None:
-    acts.begin()
     if not rooms.offered():
         st.info(t("room.not_offered"), icon=":material/groups:")
         return

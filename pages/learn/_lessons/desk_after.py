@@ -10,6 +10,7 @@ import streamlit as st
 from mha_core import MhaError
 from pages._kit.matrices import csv
 from pages._kit.text import literal, said, t
+from pages._server import rooms
 from pages.learn._lessons import items, opening, place
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def link(desk: "Desk") -> None:
     """The link back to the desk, which nobody else can give its teacher."""
     with st.popover(t("room.desk_link"), icon=":material/key:", type="tertiary"):
         st.caption(t("room.desk_link_what"))
+        if rooms.is_overheard(place.page_address()):
+            st.warning(t("room.desk_overheard"))
         st.code(_link(desk.code), language=None, wrap_lines=True)
         st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
         if st.session_state.pop(RENEWED, False):
@@ -167,11 +170,13 @@ def _check(desk: "Desk") -> None:
         found = desk.check_receipt(text)
         names = {one.number: one.name for one in desk.students()}
         name = names.get(found.number) or t("room.desk_js_student", number=found.number)
+        late = desk.late(found.number)
         st.session_state[TOLD] = t(
             "room.desk_receipt",
             name=literal(name),
             count=found.answered,
             total=len(desk.room().lesson.screens),
+            late=t("room.late", count=late) if late else "",
             day=f"{found.day:%Y-%m-%d}",
         )
 

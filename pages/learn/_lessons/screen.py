@@ -9,12 +9,19 @@ from mha_core import MhaError
 from mha_core.lessons.item import Item, Locked
 from pages._kit import components, state
 from pages._kit.text import in_link, said, t, templates
-from pages.learn._lessons import answers, items, library, place, question_data, reveal, texts
+from pages.learn._lessons import acts, answers, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
 HEIGHT, ON_PHONE, ANSWERED = 420, 690, 84  # pixels until it is drawn
 HINTS, PROBLEM = "hints", "problem"  # what is true of a screen now
+ACTS: acts.Acts = {
+    "go": {"number": int},
+    "lock": {"answer": str},
+    "resume": {"code": str},
+    "lesson": {"name": str},
+    **{what: {} for what in ("again", "back", "cards", "hint", "like", "projector")},
+}
 
 _screen = components.component(
     KEY, "lesson/screen.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
@@ -139,16 +146,17 @@ def acted(here: Place) -> Callable[..., None]:
     """Carry out an act on the screen; `key` is that of the component on which it happened."""
 
     def act(key: str = KEY) -> None:
-        acted = st.session_state[key].acted
-        now, number = place.now(here), here.number
+        acted, now, number = acts.read(key, ACTS), place.now(here), here.number
+        if acted is None:
+            return
         now.pop(PROBLEM, None)
         match acted["do"]:
             case "go" if here.room is None or here.room.pace.screen is None:
-                place.go(screen=min(max(int(acted["number"]), 1), len(here.lesson.screens) + 1), like="")
+                place.go(screen=min(max(acted["number"], 1), len(here.lesson.screens) + 1), like="")
             case "hint":
                 now[HINTS] = now.get(HINTS, 0) + 1
             case "lock" if here.room is None or here.like:  # else the room keeps it (seat.py)
-                _lock(here, now, str(acted["answer"]))
+                _lock(here, now, acted["answer"])
             case "again" if here.like:
                 place.go(like=here.like)
             case "again" if here.room is None:
@@ -162,7 +170,7 @@ def acted(here: Place) -> Callable[..., None]:
             case "back":  # from a like case to the lesson's own
                 place.go(like="")
             case "resume" if not here.answers and here.room is None:
-                place.go(answers=answers.written(answers.read(str(acted["code"]))))
+                place.go(answers=answers.written(answers.read(acted["code"])))
             case "projector":
                 place.go(projector="" if place.projected() else 1)
             case "lesson" if acted["name"] in library.lessons():

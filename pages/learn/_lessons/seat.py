@@ -56,7 +56,6 @@ class Sitting:
 
 def page() -> None:
     """The room that the link names: its door, a screen, or the end of the lesson."""
-    acts.begin()
     if not rooms.offered():
         st.info(t("room.not_offered"))
         return
@@ -206,7 +205,7 @@ def _receipt(sitting: Sitting) -> dict[str, object] | None:
     """The receipt of the student's work, as a code and a picture; None while the database does not answer."""
     room = sitting.room
     try:
-        code = sitting.seat.receipt()
+        code, late = sitting.seat.receipt(), sitting.seat.late()
     except MhaError:
         return None
     done = t(
@@ -214,6 +213,7 @@ def _receipt(sitting: Sitting) -> dict[str, object] | None:
         count=len({number for number, _ in sitting.kept}),
         all=len(room.lesson.screens),
     )
+    done += t("room.late", count=late) if late else ""
     return {
         "heading": t("room.seat_receipt"),
         "what": t("room.seat_receipt_what", date=_day(room.expires)),
