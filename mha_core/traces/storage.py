@@ -269,7 +269,16 @@ def read(
         header = limits.described(text)
         _check_version(header)
         sizes = file_sizes(file)
-        _check_counts(header, sizes, limit)
+        try:
+            _check_counts(header, sizes, limit)
+        except MhaError as error:
+            if max_bytes is not None:  # a server, whose limit it is
+                raise
+            longest = max(len(text["pieces"]) for text in header["texts"])
+            _check_counts(header, sizes, longest)  # too many layers or heads stay too many
+            raise MhaError(
+                "{reason} mha.load(…, limit={count}) reads it.", reason=error.phrase, count=longest
+            ) from None
         _check_header(header, sizes)
         _check_cost(header, sizes, max_bytes=max_bytes, max_flops=max_flops)
         # Copied to torch's own memory: the rounding of products can depend on alignment.

@@ -278,7 +278,7 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         (header(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
         (header(questions={str(at): [] for at in range(101)}), "101 questions; the limit is 100"),
         # Sizes
-        (text(LONG), "it has 60,000 tokens; the limit is 4,096."),
+        (text(LONG), "it has 60,000 tokens; the limit is 4,096. mha.load(…, limit=60000) reads it."),
         (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
         (tensors({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
         # Tensors that do not fit each other: refused at once, not when somebody looks
@@ -402,7 +402,9 @@ def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_r
     path = tmp_path / "t.safetensors"
     trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
     trace.save(path)
-    assert "it has 4,097 tokens; the limit is 4,096" in str(refused(mha.load, path))
+    told = "it has 4,097 tokens; the limit is 4,096."
+    assert str(refused(mha.load, path)).endswith(f"{told} mha.load(…, limit=4097) reads it.")
+    assert str(refused(mha.load, path, max_bytes=10**9)).endswith(told)
     assert_same(mha.load(path, limit=4097), trace)
     path.unlink()
     [layer] = mha.trace("a b c", h=1, d_model=2).layers
