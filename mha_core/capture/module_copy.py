@@ -45,6 +45,15 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
+def is_plain(value: Any) -> bool:
+    """Whether it has nothing but tensors, numbers and words."""
+    if isinstance(value, dict):
+        return all(map(is_plain, value.values()))
+    if type(value) in (tuple, list):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, Tensor | bool | int | float | str)
+
+
 def is_mask(tensor: Tensor) -> bool:
     """Whether a tensor has yes and no in place of numbers."""
     return tensor.dtype == torch.bool or bool(((tensor == 0) | (tensor == 1)).all())

@@ -30,7 +30,7 @@ from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
-from mha_core.capture.own_code.order import TWO_TEXTS, Outermost, Proof, Seen, proof
+from mha_core.capture.own_code.order import TWO_TEXTS, Outermost, Proof, Seen, order, proof
 from mha_core.capture.own_code.scores import Attempt, FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, RecordedCall, side_by_side
@@ -98,7 +98,11 @@ STEPS = Phrase(
     "mha.from_weights(torch.cat(steps, dim=-2), tokens=, keys=)."
 )
 MISFITS = ("name", "raise")
-CHECKS = ("mixing",)
+ORDER, MIXING = CHECKS = ("order", "mixing")
+NOT_MIXING = Phrase(
+    "Whether anything but the attention that is named mixes tokens was not checked; "
+    'mha.record(model, tokens=…, check="mixing") does.'
+)
 NOT_CHECKED = Phrase(
     "Whether rows and columns are the tokens in their order, and whether anything but the attention that is "
     'named mixes tokens, was not checked; mha.record(model, tokens=…, check="mixing") does.'
@@ -117,7 +121,7 @@ def record(
     kinds: Sequence[str] | None = None,
     misfit: str = "name",
     part: "int | str" = 0,
-    check: str | None = None,
+    check: str | None = ORDER,
     source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
     """Record attention while torch code runs: ``with mha.record(tokens=…) as rec: my_model(x)``; `rec.trace`.
@@ -153,8 +157,11 @@ def record(
     changed. It names the modules in which other tokens change, beside their recorded attention, and those
     that it could not check. It also runs the model again with some tokens of the item changed, to prove
     that rows and columns are these tokens in their order. Attention over channels, mixtures, learned slots
-    or another item, and attention that has the tokens in another order, is then left out and named. Without
-    the check, or where it could not prove the order, ``trace.source.notes`` says so.
+    or another item, and attention that has the tokens in another order, is then left out and named.
+    Unasked, ``check="order"`` runs a copy of the model twice, with half of the tokens changed the second
+    time, if it was given ids or vectors of the tokens and no cache. If rows of other tokens change in place
+    of theirs, or all rows do, it goes on as ``"mixing"``. ``check=None`` runs nothing again. What was not
+    checked, or not proven, ``trace.source.notes`` says.
     A row with every key hidden has weight 0 everywhere, where torch may have NaN; hidden by a finite number
     it has equal weights, as in the model. One softmax is one layer. If its weights are multiplied with more
     than its values, that is named.
@@ -173,7 +180,7 @@ def record(
     one_of("misfit", misfit, MISFITS, parameter="misfit")
     if check is not None:
         one_of("check", check, CHECKS, parameter="check")
-        if model is None:
+        if model is None and check == MIXING:
             raise MhaError(
                 'check="mixing" checks the modules of a model: mha.record(model, tokens=…, check=…).'
             )
@@ -239,9 +246,10 @@ class Recorder:
         # Of the attention that ran in the outermost module, in order: what the proof of its tokens needs.
         self._seen: list[Seen | None] = []
         self._proof = Proof({}, {}, set())
+        self._mixing_asked: set[bool] = set()  # of each run of an outermost module, whether other mixing was
         self._frame: FrameType | None = None  # of the previous call's module
         self._is_of_beams = False  # whether the current call reads the beams of a search
-        self._checks = check is not None
+        self._check = None if model is None else check
         self._mixing: dict[str, str] = {}  # the reasons to name what mixes tokens beside attention
         self._modes = ExitStack()
 
@@ -255,8 +263,9 @@ class Recorder:
         self._block = sys._getframe(1)
         self._modes.enter_context(uncompiled)
         self._modes.enter_context(self._modules)
-        if self._checks:
-            self._modes.enter_context(Outermost(self._names, self._prove))
+        if self._check:
+            only_plain = self._check == ORDER
+            self._modes.enter_context(Outermost(self._names, self._prove, only_plain=only_plain))
         self._modes.enter_context(self._eager_mode)
         self._modes.enter_context(SdpaMode(self._record_call))
         return self
@@ -363,18 +372,16 @@ class Recorder:
         ]
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
-        notes += [] if self._checks else [NOT_CHECKED]
-        unproven = {
-            call.name or call.place.text: None
-            for call in calls
-            if self._checks and call.note is None and call.number not in self._proof.proven
-        }
-        if unproven:
+        proven = self._proof.proven
+        unproven = [call for call in calls if call.note is None and call.number not in proven]
+        if self._mixing_asked != {True}:
+            notes.append(NOT_CHECKED if len(unproven) == len(calls) else NOT_MIXING)
+        if unproven and notes[-1:] != [NOT_CHECKED]:
             notes.append(
                 Phrase(
                     "Whether the rows and columns of {names} are the tokens in their order could not be "
                     "checked.",
-                    names=_few([*unproven]),
+                    names=_few([*dict.fromkeys(call.name or call.place.text for call in unproven)]),
                 )
             )
         source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
@@ -495,6 +502,19 @@ class Recorder:
     def _prove(self, module: nn.Module, given: Given | None) -> None:
         """Ask of the attention in the outermost module whether its rows are tokens in their order."""
         seen, self._seen = self._seen, []
+        lengths = {len(self.sides.queries), len(self.sides.keys)}
+        if self._check == ORDER:
+            is_strange = False
+            with self._eager_mode.undisturbed():
+                try:
+                    proven, is_strange = ([], False) if given is None else order(module, given, seen, lengths)
+                    self._proof.proven.update(proven)
+                except Exception:  # of somebody else's code; the notes say that nothing is proven
+                    pass
+            if not is_strange:
+                self._mixing_asked.add(False)
+                return
+        self._mixing_asked.add(True)
         attempts = [each for each in self._eager_mode.attempts if each.is_attention and not each.followed]
         lost = self._names_of([*(each.place.module for each in attempts), *self._unread])
         calls = [call for each in self._passes for call in each.calls]
@@ -503,7 +523,7 @@ class Recorder:
         def reason(name: str) -> str:
             return MIXES if name not in attends else BESIDE if name in lost else BEHIND
 
-        mixers = Mixers({len(self.sides.queries), len(self.sides.keys)}, reason)
+        mixers = Mixers(lengths, reason)
         found = Proof({}, {}, set())
         with self._eager_mode.undisturbed():
             try:
@@ -512,7 +532,8 @@ class Recorder:
                 is_one_text = self.sides.same
                 found = proof(module, given, self._names, mixers, attends, seen, is_one_text=is_one_text)
             except Exception:  # of somebody else's code: what cannot be copied may not run
-                self._mixing.setdefault(self._names[module] or type(module).__name__, UNCHECKED)
+                if self._check == MIXING:
+                    self._mixing.setdefault(self._names[module] or type(module).__name__, UNCHECKED)
         for name, why in mixers.findings.items():
             self._mixing.setdefault(name, why)
         self._proof.against.update(found.against)
@@ -850,7 +871,7 @@ class Recorder:
             ambiguity=BEAMS if self._is_of_beams else "",
             of_texts=self._of_texts,
         )
-        if self._checks and self._seen and self._n_parts == 1:
+        if self._check and self._seen and self._n_parts == 1:
             texts = 1 if result is None else axis  # torch's own function has (query, text, width)
             sees = call.queries[0].rule.mask
             keys = (

@@ -163,7 +163,7 @@ class Lexicon:
             kept = self.sentences(text[: tokens.spans[limit][1]], limit=limit)[0]
             raise MhaError(
                 "The text has {n_tokens} tokens; the small models read up to {limit} at a time. "
-                "Take one sentence, as {sentence}.",
+                "Take one sentence: {sentence}",
                 n_tokens=len(tokens) - 1,
                 limit=limit - 1,
                 sentence=shown(kept),

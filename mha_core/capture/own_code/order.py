@@ -4,6 +4,8 @@ A copy of the model runs again with half of the tokens of one item changed: thos
 one binary digit. Then it runs with the other half changed. What attention gave is held meanwhile, so that a
 row moves only with the tokens that it is made of. A row that moves in exactly one of the two runs, for each
 digit, is made of one token, and the digits are the number of this token.
+
+`order` asks less, in two runs: of half of the tokens, drawn at random, exactly their own rows move.
 """
 
 import math
@@ -19,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.functional import HALF
 from mha_core.capture.gap import CLOSE
-from mha_core.capture.module_copy import Given, copied, is_mask, prepared, tensors
+from mha_core.capture.module_copy import Given, copied, is_mask, is_plain, prepared, tensors
 from mha_core.capture.own_code.rerun import Heads, Rerun, rerun
 from mha_core.capture.token_mixing import Mixers, Tokens, changed, laid
 from mha_core.errors import Listed, Phrase, listed
@@ -33,7 +35,8 @@ class Start(NamedTuple):
     """Where tokens can be changed: in tensor `number` of what a module is given, or in what its `part` makes.
 
     `axes` of a tensor of this `shape` count the tokens, and `texts` counts texts, if one does. With some
-    `patches` along both axes tokens are squares of a picture, behind `special` tokens of no place.
+    `patches` along both axes tokens are squares of a picture, behind `special` tokens of no place. Vectors of
+    one item change by `size`, so little that what is sorted by its numbers stays sorted.
     """
 
     part: str
@@ -43,6 +46,7 @@ class Start(NamedTuple):
     texts: int | None
     patches: tuple[int, int] | None = None
     special: int = 0
+    size: float = 1e-3
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -72,8 +76,7 @@ class Start(NamedTuple):
             rows = laid(chosen, self.axes, x)
             if item is not None and self.texts is not None and x.shape[self.texts] > 1:
                 rows = rows & laid(torch.arange(x.shape[self.texts]) == item, (self.texts,), x)
-            # For an item so small that what is sorted by its numbers stays sorted.
-            return changed(x, rows, 1.0 if item is None or x.dtype in HALF else 1e-3)
+            return changed(x, rows, 1.0 if item is None or x.dtype in HALF else self.size)
 
 
 def starts(given: object, n_tokens: int) -> Iterator[Start]:
@@ -172,11 +175,18 @@ class Proof(NamedTuple):
 class Outermost:
     """Copies what the outermost of some modules is given; `on_end` gets both when it has run.
 
-    What could not be copied is None. While this is entered the modules have hooks, which change nothing.
+    What could not be copied is None, and with `only_plain` also what is more than tensors, numbers and words,
+    as a cache. While this is entered the modules have hooks, which change nothing.
     """
 
-    def __init__(self, modules: Iterable[nn.Module], on_end: Callable[[nn.Module, Given | None], None]):
-        self.modules, self.on_end = modules, on_end
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        on_end: Callable[[nn.Module, Given | None], None],
+        *,
+        only_plain: bool,
+    ):
+        self.modules, self.on_end, self.only_plain = modules, on_end, only_plain
         self._hooks: list[RemovableHandle] = []
         self._running: list[nn.Module] = []
         self._given: Given | None = None
@@ -196,11 +206,14 @@ class Outermost:
     def _begin(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
         self._running.append(module)
         if len(self._running) == 1:
+            self._given = None
+            if self.only_plain and not is_plain((args, kwargs)):
+                return
             try:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
                     self._given = copied((args, kwargs))
             except Exception:  # of somebody else's object: it is said that the module was not checked
-                self._given = None
+                pass
 
     def _end(self, module: nn.Module, args: tuple, output: object) -> None:
         if module in self._running:  # it may have run already when the block began
@@ -238,12 +251,7 @@ def proof(
     for token in sorted({0, *(n // 2 for n in mixers.lengths)}):
         held = _held(calm, {}, {n: torch.arange(n) == token for n in mixers.lengths})
         run(lambda own, *_, token=token: mixers.watch(own, token), held)
-    last = seen[len(seen) - len(calm.heads) :] if len(seen) >= len(calm.heads) else ()
-    pairs = [
-        (one, heads)
-        for one, heads in zip(last, calm.heads, strict=False)
-        if one is not None and one.q.shape == heads.q.shape
-    ]
+    pairs = _pairs(calm, seen)
     found = Proof({}, {}, set())
     inputs = list(tensors(given)) if is_one_text else []
 
@@ -253,7 +261,7 @@ def proof(
     def moved(start: Start, chosen: Tensor, is_last: bool) -> list[Tensor]:
         def change(own: Mapping[nn.Module, str], *copies: Any) -> None:
             mixers.hold(own, is_left, chosen if is_last else None)
-            start.prepare(chosen, pairs[0][0].item, *copies)
+            _seen_in(pairs, start).prepare(chosen, pairs[0][0].item, *copies)
 
         texts = {heads.number: one for one, heads in pairs}
         held = _held(calm, texts, {len(chosen): chosen}) if is_last else calm.results
@@ -283,6 +291,76 @@ def proof(
                 undecided.append((one, heads))
         pairs = [] if found.against else undecided  # those behind it may depend on it
     return found
+
+
+def order(
+    module: nn.Module, given: Given, seen: Sequence[Seen | None], lengths: Collection[int]
+) -> tuple[set[int], bool]:
+    """The numbers of the attention in a module whose rows are its tokens in their order, by two runs.
+
+    Also whether any has rows of others, or of all tokens, so that `proof` has something to find. A wrong
+    order moves the right rows with a chance of 1 to the ways of choosing half of the tokens. Raises any
+    error of other code.
+    """
+    places: dict[int, Start] = {}
+    for n in sorted(lengths):
+        places |= dict([(n, start) for start in starts(given, n) if start.patches is None][:1])
+    if not places:
+        return set(), False
+    calm = rerun(prepared(module, given, lambda *_: None))
+    pairs = _pairs(calm, seen)
+    chosen = {n: _half(n) for n in places}
+
+    def change(*copies: Any) -> None:
+        for n, start in places.items():
+            _seen_in(pairs, start).prepare(chosen[n], pairs[0][0].item, *copies)
+
+    # What attention gave changes at the same tokens, for layers that get nothing else.
+    held = _held(calm, {heads.number: one for one, heads in pairs}, chosen)
+    others = rerun(prepared(module, given, change), held).heads if pairs else ()
+    by_number = {heads.number: heads for heads in others}
+    proven, is_strange = set(), False
+    for one, heads in pairs:
+        if not all(part.shape[-2] in chosen for part in heads[:3]):
+            continue
+        kinds = set()
+        for before, now in zip(heads[:3], by_number[heads.number][:3], strict=True):
+            rows = moved_rows(before, now, one.by_text)
+            rows = rows[one.item if len(rows) > 1 else 0]
+            counted = one.seen if len(one.seen) == len(rows) else torch.ones_like(rows)
+            moved, own = rows[counted], chosen[len(rows)][counted]
+            if not own.any() or (own.all() and len(own) > 1):  # of what is not padding
+                kinds.add(UNMOVED)
+            elif torch.equal(moved, own):
+                kinds.add(IN_ORDER)
+            else:
+                kinds.add(OF_SEVERAL if (moved >= own).all() and not moved.all() else ELSEWHERE)
+        if kinds == {IN_ORDER}:
+            proven.add(one.number)
+        is_strange |= ELSEWHERE in kinds
+    return proven, is_strange
+
+
+def _half(n: int) -> Tensor:
+    """About half of `n` tokens, with the first and without the last."""
+    chosen = torch.rand(n, generator=torch.Generator().manual_seed(0)) < 0.5
+    chosen[-1], chosen[0] = False, True
+    return chosen
+
+
+def _seen_in(pairs: Sequence[tuple[Seen, Heads]], start: Start) -> Start:
+    """The start with changes that half precision, as under autocast, does not round away."""
+    return start._replace(size=1.0) if any(one.q.dtype in HALF for one, _ in pairs) else start
+
+
+def _pairs(calm: Rerun, seen: Sequence[Seen | None]) -> list[tuple[Seen, Heads]]:
+    """The attention of a run, each with what was recorded of it."""
+    last = seen[len(seen) - len(calm.heads) :] if len(seen) >= len(calm.heads) else ()
+    return [
+        (one, heads)
+        for one, heads in zip(last, calm.heads, strict=False)
+        if one is not None and one.q.shape == heads.q.shape
+    ]
 
 
 def _decided(

@@ -1,4 +1,4 @@
-"""With check="mixing" rows and columns are proven to be the tokens in their order, or left out."""
+"""Rows and columns are proven to be the tokens in their order, or left out; check="mixing" proves more."""
 
 import pytest
 import torch
@@ -112,9 +112,9 @@ PROVEN = {
 }
 
 
-def checked(model, *given, tokens=TOKENS, item=1, **options):
+def checked(model, *given, tokens=TOKENS, item=1, check="mixing", **options):
     """What is shown, and what is said about the rest."""
-    with torch.no_grad(), mha.record(model, tokens=tokens, item=item, check="mixing", **options) as rec:
+    with torch.no_grad(), mha.record(model, tokens=tokens, item=item, check=check, **options) as rec:
         model(*given)
     try:
         trace = rec.trace
@@ -124,10 +124,12 @@ def checked(model, *given, tokens=TOKENS, item=1, **options):
     return trace.layers, " ".join(trace.source.skipped), notes
 
 
-def test_rows_that_are_not_the_tokens_in_their_order_are_left_out(subtests):
+@pytest.mark.parametrize("check", ["order", "mixing"])
+def test_rows_that_are_not_the_tokens_in_their_order_are_left_out(subtests, check):
     for name, (model, said) in REFUSED.items():
         with subtests.test(name):
-            layers, skipped, _ = checked(model, torch.randn(L if "batch" in name else 3, L, D))
+            x = torch.randn(L if "batch" in name else 3, L, D)
+            layers, skipped, _ = checked(model, x, check=check)
             assert said in skipped
             assert len(layers) == (name == "a second layer")
 
@@ -149,7 +151,49 @@ def test_tokens_in_their_order_are_proven(subtests):
             x = torch.randn(3, L, D) if x is None else x
             layers, _, notes = checked(model, x, item=int(name != "one text"))
             assert notes == []
+            [note] = checked(model, x, item=int(name != "one text"), check="order")[2]
+            assert note.startswith("Whether anything" if name != "behind a mixer" else "Whether rows")
             assert len(layers) == sum(isinstance(part, kinds) for part in model.modules())
+
+
+def test_unasked_two_runs_prove_the_order_and_the_notes_say_what_they_do_not(subtests):
+    runs = []
+
+    class Told(nn.Module):
+        def __init__(self, attention, other):
+            super().__init__()
+            self.attention, self.other = attention, other
+
+        def forward(self, x, cache=None):
+            runs.append(1)
+            return self.attention(self.other(x))
+
+    class Cache:
+        def __deepcopy__(self, memo):
+            raise AssertionError("a cache may be as large as a model")
+
+    convolution = Function(lambda conv, x: conv(x.mT).mT, nn.Conv1d(D, D, 3, padding=1))
+    linear, nothing = nn.Linear(D, D), "Whether rows and columns"
+    for name, other, cache, check, n_runs, begins in (
+        ("vectors", linear, None, "order", 3, "Whether anything but the attention"),
+        ("a cache", linear, Cache(), "order", 1, nothing),
+        ("not asked for", linear, None, None, 1, nothing),
+        ("a mixer before it", convolution, None, "order", 3, nothing),
+    ):
+        with subtests.test(name):
+            runs.clear()
+            model = Told(Attention(), other)
+            with torch.no_grad(), mha.record(model, tokens=TOKENS, check=check) as recorder:
+                model(torch.randn(3, L, D), cache)
+            [note] = recorder.trace.source.notes
+            assert (len(runs), note.startswith(begins), len(recorder.trace.layers)) == (n_runs, True, 1)
+
+
+def test_unasked_a_mixer_of_all_tokens_is_named_and_not_taken_for_channels():
+    norm = Function(lambda norm, x: norm(x.mT).mT, nn.InstanceNorm1d(D))
+    layers, skipped, notes = checked(nn.Sequential(norm, Attention()), torch.randn(3, L, D), check="order")
+    assert (len(layers), notes) == (1, [])
+    assert "0.parts.0 and 0: each mixes tokens" in skipped or "0: it mixes tokens" in skipped
 
 
 def test_queries_and_keys_of_two_tensors_are_of_two_texts():
