@@ -381,8 +381,8 @@ def questions(trace: AttentionTrace) -> list[dict[str, list]]:
     """The questions of each head of the last layer, and the queries at which it has nothing to find.
 
     These are the tokens at which the answer to each of its questions is `NOTHING`; a head without questions
-    has nothing to find anywhere. At a hidden word all heads help to guess it. Empty for a model without
-    questions.
+    has nothing to find anywhere, and of one that is switched off it is not said. At a hidden word all heads
+    help to guess it. Empty for a model without questions.
     """
     origin = trace.source.origin
     if not trace.questions or not isinstance(origin, TrainedSource):
@@ -390,9 +390,12 @@ def questions(trace: AttentionTrace) -> list[dict[str, list]]:
     pieces = trace.answered.pieces
     hidden = {at for at, piece in enumerate(pieces) if piece in MASK_TOKENS}
     heads: list[dict[str, list]] = []
-    for asks in map(str.split, origin.questions):
+    given = trace.layers[-1].rule.patched_outputs  # by edits
+    for head, asks in enumerate(map(str.split, origin.questions)):
         asked = [(at, answer) for q in asks for at, answer in enumerate(trace.questions.get(q, ())) if answer]
         found = hidden | {at for at, answer in asked if answer[0][0] != NOTHING}
+        if given is not None and not given[head % len(given)].any():
+            found = set(range(len(pieces)))
         heads.append({"asks": asks, "nothing": [at for at in range(len(pieces)) if at not in found]})
     return heads
 

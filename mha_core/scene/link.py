@@ -13,6 +13,7 @@ from mha_core.focus.token_names import as_number
 from mha_core.sources.huggingface.files import is_revision
 from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_LAYERS
+from mha_core.traces.layer import KINDS
 from mha_core.training import checkpoints
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
@@ -35,7 +36,7 @@ WITH_HEADS = ("edits", "against")  # fields that can name heads
 WEIGHTS = "weights"  # the field for the edition of the trained weights
 
 FIELDS: Mapping[str, Field] = {
-    **dict.fromkeys(("text", "twin", "run", "file", "kind", "model", "target", "edits"), Field()),
+    **dict.fromkeys(("text", "twin", "run", "file", "model", "target", "edits"), Field()),
     **dict.fromkeys(("h", "n_kv_heads"), Number(MAX_HEADS, least=1)),
     **dict.fromkeys(("d_model", "d_k", "d_v"), Number(MAX_D_MODEL, least=1)),
     **dict.fromkeys(("ask_model", "bias"), Switch()),
@@ -47,6 +48,9 @@ FIELDS: Mapping[str, Field] = {
     "position": Choice(names=tuple(POSITIONS)),
     "mask": Choice(names=tuple(MASKS)),
     "dtype": Choice(names=tuple(DTYPES)),
+    "kind": Form(
+        fits=KINDS.__contains__, wrong=Phrase("{name} is {names}", name="kind", names=listed(KINDS, "or"))
+    ),
     "revision": Form(fits=is_revision, wrong=Phrase("revision is a branch, tag or commit of the hub")),
     "against": Form(
         fits=lambda value: value.partition(":")[0] in COMPARED,

@@ -79,6 +79,8 @@ class OpenedLink(NamedTuple):
             found["source"] = link["source"], DEFAULTS.source
         if link.get(LANG, language()) not in languages():
             found[LANG] = link[LANG], language()
+        if link.get("number") and self.result.scene.focus.matrix in ("", "none"):  # a number of none
+            found.setdefault("number", (link["number"], None))
         if link.get("file", "") not in ("", now):  # a file is open for one visit
             found["file"] = link["file"], now
         found |= {name: (value, None) for name, value in link.items() if name.startswith(GARBLED)}

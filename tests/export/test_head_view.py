@@ -355,6 +355,8 @@ def test_a_head_has_nothing_to_find_if_all_its_answers_are_nothing_and_unknown_w
     [heads] = trace.view().header["questions"]
     assert [head["asks"] for head in heads] == [["noun"], ["doer", "decider"], ["hidden"]]
     assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
+    off = mha.trace("The cat sat", source="mini", edits=[mha.edits.Output(heads=1, layer=1)])
+    assert [bool(head["nothing"]) for head in head_view.questions(off)] == [True, False, True, True]
 
 
 # One text that looks at another

@@ -25,7 +25,7 @@ CAN_BE = {
 # Values that no field has but those that take any text.
 JUNK = ["zzz", "nan", "inf", "-inf", "1e999", "-1", "1.5", "\u0664", "<b>x</b>", "1,two", "\u202e\u200bx"]
 JUNK += ["{x}", *(n * "9" for n in (9, 30, 400, 5000)), "-" + "9" * 400, "zzz" * 4000]
-TEXTS = {"text", "twin", "target", "edits", "against", "run", "file", "kind", "model"}
+TEXTS = {"text", "twin", "target", "edits", "against", "run", "file", "model"}
 TEXTS |= {"revision", "step", "dtype"}
 # Fields whose junk is refused whatever the page draws, and those refused only where there is a trace.
 ALWAYS = {*CONTROLS, *CHOICES, "lines"} - TEXTS
@@ -56,6 +56,15 @@ def test_a_number_field_has_its_default_when_the_link_has_no_finite_number(page,
     app = run(FRAME, {field: value}, page)
     assert app.number_input(key=field).value == 4
     assert f"The link says {field} = " in said(app)
+
+
+@pytest.mark.parametrize(
+    ("link", "is_said"),
+    [({"number": "9,9"}, True), ({"number": "9,9", "matrix": "weights"}, False), ({"kind": "zzz"}, True)],
+)
+def test_a_value_that_means_nothing_here_is_named(link, is_said):
+    field, value = next(iter(link.items()))
+    assert (f"The link says {field} = {value}, which" in said(run(FRAME, link, "see/heads.py"))) == is_said
 
 
 def test_what_a_mail_has_garbled_is_named():

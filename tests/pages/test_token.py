@@ -14,7 +14,7 @@ from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.see._token import weights
-from pages.see._token.subject import word
+from pages.see._token.subject import Subject, filed, word
 from tests.pages.conftest import figure, numbers, sent, texts
 
 PAGE = "see/token.py"
@@ -240,6 +240,34 @@ def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on):
     assert scores.shape == (13, 6 + 16)
     assert mixed.shape == (13 + 1, 3 + 16)
     np.testing.assert_allclose(mixed.iloc[:-1, 3:].sum(), mixed.iloc[-1, 3:].astype(float), atol=1e-6)
+
+
+@pytest.mark.parametrize("two_texts", [False, True])
+def test_the_files_have_the_columns_of_all_files_of_weights(
+    opened_on, translation, two_texts, monkeypatch, request
+):
+    folds = [f"{name}_table" for name in ("heads", "layers", "scores", "mixture")]
+    opened = request.getfixturevalue("on_translation") if two_texts else opened_on
+    app = opened(PAGE, "exactly", *folds)
+    trace = translation if two_texts else mha.trace(Scene.text, source="mini", h=4, d_model=64)
+    _, *tables = [frame.value for frame in app.dataframe]
+    at = Subject(trace, 1, 2, 5) if two_texts else Subject(trace, 1, 0, 8)
+    key = int(at.of_layer.weights(at.head)[at.token].argmax()) if two_texts else at.token
+    monkeypatch.setattr(Subject, "key", key)
+    heads, layers, scores, mixed = (filed(at, table.rename(columns=str)) for table in tables)
+    for head, row in heads.groupby("head"):
+        for one in row.to_dict("records"):
+            assert one["layer"] == 2
+            query, key = one["query_position"] - 1, one["key_position"] - 1
+            assert (one["query"], one["key"]) == (
+                trace.sides.queries.labels[query],
+                trace.sides.keys.labels[key],
+            )
+            assert one["weights"] == pytest.approx(at.of_layer.weights(head - 1)[query, key], abs=1e-6)
+    assert [*layers][:2] == ["layer", "query_position"]
+    assert [*scores][:8] == [*[*heads][:6], "score", "scaled"]
+    assert [*mixed][:7] == [*heads]
+    assert "weights" in scores
 
 
 @pytest.mark.parametrize("key", [None, 10])

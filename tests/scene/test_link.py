@@ -16,6 +16,7 @@ from mha_core.scene.changes import write
 from mha_core.scene.link import APP_ONLY, COMPARED, NUMBERS, SETTINGS, Other
 from mha_core.scene.page import PAGES, Page, parts
 from mha_core.scene.scene import DEFAULTS, NESTED, Scene, scene_of_values, view
+from mha_core.traces.layer import KINDS
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
 from tests.scene.test_changes import chosen_changes
@@ -35,7 +36,7 @@ scenes = st.builds(
     run=st.none() | named,
     step=st.none() | st.integers(0, 200_000),
     file=st.none() | named,
-    kind=st.none() | named,
+    kind=st.none() | st.sampled_from([*KINDS]),
     model=st.none() | named,
     revision=st.sampled_from([None, "main", "refs/pr/3", "v1.0"]),
     dtype=st.sampled_from([None, "float32", "bfloat16"]),

@@ -67,7 +67,8 @@ def gallery() -> None:
             if known := _known(name):
                 st.markdown(literal(model_source.known_notice(known)))
     if not model_source.hosted():
-        st.markdown(t("real.typed"))
+        if state.setting("source") == "model":  # else there is no field to type in
+            st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():
             st.markdown(t("real.package"))
             st.code(INSTALL_PACKAGE, language=None)

@@ -13,6 +13,7 @@ from pages._kit import charts, chooser, compute, matrices
 from pages._kit.text import isolated, literal, t
 
 Result = TypeVar("Result")
+COLUMNS = ("layer", "head", "query_position", "query", "key_position", "key")  # of all files of weights
 ROUNDING = 1e-3  # largest distance from 1 of the sum of a row, in half precision too
 
 
@@ -78,12 +79,39 @@ def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> 
         st.dataframe(numbers, hide_index=True, column_config={name: _heading(name) for name in numbers})
         st.download_button(
             t("heads.download"),
-            lambda: matrices.csv(numbers),
+            lambda: matrices.csv(filed(subject, numbers)),
             file_name=f"{charts.file_name(name, 'token', at + 1, subject.labels[at])}.csv",
             mime="text/csv",
             key=f"{name}_csv",
             on_click="ignore",
         )
+
+
+def filed(subject: Subject, numbers: pd.DataFrame) -> pd.DataFrame:
+    """The numbers of a table with the columns that all files of weights have, counted from 1.
+
+    Rows of weights received, where the token is the key, follow those of weights given.
+    """
+    sides, parts = subject.of_layer.sides, []
+    own = {
+        "query": (subject.token, sides.queries.labels),
+        "key": (subject.key, sides.keys.labels),
+    }
+    values = [name for name in numbers if name not in ("layer", "head", "position", "token")]
+    received = [name for name in values if name.endswith(" received")]
+    for of, axis, columns in (
+        ("query", "key", [name for name in values if name not in received]),
+        ("key", "query", received),
+    ):
+        at, labels = own[of]
+        lines = {"layer": subject.layer + 1} | ({} if "layer" in numbers else {"head": subject.head + 1})
+        rows = numbers.dropna(subset=columns, how="all").assign(**{f"{of}_position": at + 1, of: labels[at]})
+        rows = rows.assign(**{name: value for name, value in lines.items() if name not in rows})
+        rows = rows.rename(columns={"position": f"{axis}_position", "token": axis})
+        rows = rows[[*(name for name in COLUMNS if name in rows), *columns]]
+        short = {name: name.removesuffix(" given").removesuffix(" received") for name in columns}
+        parts.append(rows.rename(columns=short).rename(columns={"weight": "weights"}))
+    return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 
 def _heading(name: str) -> str:
