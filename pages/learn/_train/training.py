@@ -14,13 +14,13 @@ from mha_core import MhaError
 from mha_core.analysis.frames import Origin
 from mha_core.attention.module import MAX_HEADS, AttentionSpec
 from mha_core.figures.curves import curves
-from mha_core.traces.source import RunSource
+from mha_core.traces.source import DECODER, RunSource
 from mha_core.traces.storage import named
 from mha_core.training import checkpoints
 from mha_core.training.evaluation import famous
 from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
-from mha_core.training.model import ARCHITECTURES, DECODER
+from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
 from pages._kit import charts, choice, compute, head_view, model_info, state, uploads
 from pages._kit.text import DEFAULT, PAGES, begin_in_language, literal, said, t
