@@ -276,9 +276,9 @@ def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) ->
         from mha_core.room.rooms import DAYS, Rooms
     except ModuleNotFoundError as error:
         raise mha.MhaError(
-            'Rooms need {name}, which is not installed: pip install ".[room]" in the folder of '
-            "Headscope's checkout.",
+            "Rooms need {name}, which is not installed: {command}",
             name=error.name,
+            command=resources.install("room"),
         ) from None
     from mha_core.lessons.lesson import Lesson, in_language, shipped
 

@@ -1,7 +1,9 @@
 """The version of the library, and the files that come with it, in a checkout or in an installed wheel."""
 
+import json
 import os
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +23,19 @@ def path(*parts: str) -> Path:
     """The path of a file or folder of the checkout, ``path("assets", "weights")``, also in a wheel."""
     carried = PACKAGE / "_app"
     return (carried if carried.exists() else PACKAGE.parent).joinpath(*parts)
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra from where Headscope came: a checkout, a wheel or an index."""
+    if (PACKAGE.parent / "pyproject.toml").exists():
+        return f'{sys.executable} -m pip install -e "{PACKAGE.parent}[{extra}]"'
+    origin: dict = {}  # as pip notes it beside the package (PEP 610)
+    for file in PACKAGE.parent.glob("headscope-*.dist-info/direct_url.json"):
+        origin = json.loads(file.read_text("utf-8"))
+    url = origin.get("url", "")
+    if commit := origin.get("vcs_info", {}).get("commit_id"):
+        url = f"git+{url}@{commit}"
+    return f'{sys.executable} -m pip install "headscope[{extra}]{f" @ {url}" if url else ""}"'
 
 
 def runs() -> Path:

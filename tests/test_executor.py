@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mha_core import resources
 from mha_core.errors import at_least_1
 from mha_core.executor import actors, processes, run, worker
 
@@ -213,7 +214,7 @@ def test_closing_stops_the_workers_at_once(two, tmp_path):
 
 def test_ray_that_is_not_installed_is_refused_with_the_repair(monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert 'pip install ".[ray]" in the folder' in str(refused(run, squares, TASKS, ray="auto"))
+    assert resources.install("ray") in str(refused(run, squares, TASKS, ray="auto"))
 
 
 @pytest.mark.parametrize("workers", [0, 1.5])

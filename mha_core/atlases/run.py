@@ -150,9 +150,9 @@ def _check_packages() -> None:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError as error:
         raise MhaError(
-            'An atlas needs {name}, which is not installed: pip install ".[atlas]" in the folder of '
-            "Headscope's checkout.",
+            "An atlas needs {name}, which is not installed: {command}",
             name=error.name,
+            command=resources.install("atlas"),
         ) from None
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from mha_core import resources
 from mha_core.errors import MhaError, Phrase, shown
 from mha_core.executor.worker import Place, call
 
@@ -23,8 +24,7 @@ def check(address: str) -> None:
         import ray  # noqa: F401
     except ImportError:
         raise MhaError(
-            'A cluster needs Ray, which is not installed: pip install ".[ray]" in the folder of '
-            "Headscope's checkout."
+            "A cluster needs Ray, which is not installed: {command}", command=resources.install("ray")
         ) from None
     if address not in ("auto", "local") and not ADDRESS.fullmatch(address):
         raise MhaError(

@@ -104,9 +104,9 @@ def rooms() -> "Rooms":
                 from mha_core.room.rooms import Rooms
             except ModuleNotFoundError as error:
                 raise MhaError(
-                    'Rooms need {name}, which is not installed: pip install ".[room]" in the folder of '
-                    "Headscope's checkout.",
+                    "Rooms need {name}, which is not installed: {command}",
                     name=error.name,
+                    command=resources.install("room"),
                 ) from None
             _opened.append(Rooms())
         return _opened[0]

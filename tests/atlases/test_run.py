@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core import resources
 from mha_core.atlases import measures, run, shard
 from mha_core.atlases.texts import AtlasText
 from tests.atlases.conftest import COUNT, SHARD, files
@@ -316,7 +317,7 @@ def test_an_atlas_that_does_not_fit_on_the_disk_is_refused_with_figures(tmp_path
 
 def test_without_its_packages_an_atlas_says_what_to_install(tmp_path, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert 'pip install ".[atlas]" in the folder' in str(refused(mini, tmp_path / "a"))
+    assert resources.install("atlas") in str(refused(mini, tmp_path / "a"))
 
 
 def test_the_manifest_says_how_the_atlas_was_made(made):

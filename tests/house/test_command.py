@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import json
 import os
 import re
 import socket
@@ -483,6 +484,27 @@ def test_a_class_gets_a_lesson_by_its_name_or_a_teachers_own(room, started, tmp_
     said, _, opened = room("class", lesson_file(tmp_path, LESSON.format(word="How")))
     assert (opened.lesson.name, opened.lesson.minutes) == ("greeting", 3)
     assert said.startswith(f"Room {opened.code}: greeting\n")
+
+
+@pytest.mark.parametrize(
+    ("origin", "what"),
+    [
+        (None, "headscope[room]"),
+        ({"url": "file:///tmp/h-1.whl", "archive_info": {}}, "headscope[room] @ file:///tmp/h-1.whl"),
+        (
+            {"url": "https://g.it/h", "vcs_info": {"vcs": "git", "commit_id": "a1"}},
+            "headscope[room] @ git+https://g.it/h@a1",
+        ),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_library_came(origin, what, monkeypatch, tmp_path):
+    assert resources.install("room").endswith(f'-e "{resources.PACKAGE.parent}[room]"')
+    monkeypatch.setattr(resources, "PACKAGE", tmp_path / "mha_core")
+    note = tmp_path / "headscope-0.1.0.dist-info" / "direct_url.json"
+    note.parent.mkdir()
+    if origin:
+        note.write_text(json.dumps(origin))
+    assert resources.install("room") == f'{sys.executable} -m pip install "{what}"'
 
 
 def test_the_links_of_a_room_are_those_of_streamlits_options(room, started):

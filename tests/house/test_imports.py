@@ -26,7 +26,7 @@ TABLE = {
     "mha_core/cache.py": "",
     "mha_core/resources.py": "",
     "mha_core/device.py": "torch mha_core.errors",
-    "mha_core/executor/*": "late:ray mha_core.errors",
+    "mha_core/executor/*": "late:ray mha_core.errors mha_core.resources",
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:xarray"
     f" type:plotly type:mha_core.export.head_view {MATHS}",
