@@ -132,6 +132,8 @@ def test_the_menu_copies_the_code_of_a_frame_in_the_chosen_language(visit, app, 
     expect(frame.get_by_role("link", name="在 Headscope 中打开")).to_be_visible()
     assert eye(frame).words() == eye(page).words()
     assert frame.locator(".under h2").inner_text() == page.locator(".under h2").inner_text()
+    assert "light_theme" in code
+    assert min(corner_of(frame)) > 240  # its own ground: a slide may be dark
 
 
 def test_where_nothing_can_be_copied_the_text_is_shown_and_selected(visit, app):
@@ -142,6 +144,7 @@ def test_where_nothing_can_be_copied_the_text_is_shown_and_selected(visit, app):
     field = page.get_by_role("textbox", name="Copy this yourself")
     expect(field).to_be_focused()
     assert field.evaluate("e => e.value.slice(e.selectionStart, e.selectionEnd)") == field.input_value()
-    assert field.input_value().startswith(f'<iframe src="{app}/cost?embed=true"')
+    theme = "embed=true&amp;embed_options=light_theme"
+    assert field.input_value().startswith(f'<iframe src="{app}/cost?{theme}"')
     page.get_by_role("heading", level=1).click()
     expect(field).not_to_be_visible()

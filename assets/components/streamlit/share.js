@@ -32,7 +32,11 @@ export default function ({ data, parentElement }) {
     return button;
   };
   const inside = make("div", "inside");
-  inside.append(item("link", sharedLink), item("frame", frameCode), make("p", "", texts.frame_help));
+  inside.append(
+    item("link", sharedLink),
+    item("frame", (language) => frameCode(root, language)),
+    make("p", "", texts.frame_help),
+  );
   if (note) inside.append(make("p", "note", note));
   inside.append(byHand);
   root.replaceChildren(shareMenu(texts, inside, byHand));
@@ -86,11 +90,14 @@ function sharedLink(language) {
   return url.href;
 }
 
-// The code of a frame with this page, for another site.
-/** @param {string | null} language */
-function frameCode(language) {
+// The code of a frame with this page, for another site: in the theme of this page, with its ground, since dark letters
+// cannot be read on a dark slide.
+/** @param {Element} root @param {string | null} language */
+function frameCode(root, language) {
   const url = new URL(sharedLink(language));
+  const scheme = document.documentElement.style.colorScheme === "dark" ? "dark" : "light";
   url.searchParams.set("embed", "true");
+  url.searchParams.set("embed_options", `${scheme}_theme`);
   const frame = make("iframe");
   const attributes = {
     src: url.href,
@@ -99,7 +106,7 @@ function frameCode(language) {
     title: document.title,
     allow: "clipboard-write",
     loading: "lazy",
-    style: "border: 0",
+    style: `border: 0; background: ${getComputedStyle(root).getPropertyValue("--st-background-color").trim()}`,
   };
   for (const [name, value] of Object.entries(attributes)) frame.setAttribute(name, value);
   return frame.outerHTML;
