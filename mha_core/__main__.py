@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
     from mha_core.atlases.run import Progress
     from mha_core.lessons.item import Item
+    from mha_core.lessons.lesson import Lesson
 
 # Each setting of a source: its type, and its help text in `headscope trace --help`.
 SETTINGS = {
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parser.error("a lesson is one file: headscope lesson FILE, or headscope lesson check FILE")
             _open_lesson(args.words[0])
         if args.command == "class":
-            options = _open_room(args.lesson, options, own_limits=args.own_limits)
+            options = _open_room(args.lessons, options, own_limits=args.own_limits)
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -198,10 +199,12 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print the result for a program")
     check.add_argument("--timeout", type=float, default=60.0, help="seconds after which it stops")
 
-    meaning = "open a room: a lesson for a class on this network, with a desk for its teacher"
+    meaning = "open a room: lessons for a class on this network, with a desk for its teacher"
     room = commands.add_parser("class", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    help_text = "a lesson of Headscope by its name, by default the first, or a lesson as a TOML file"
-    room.add_argument("lesson", metavar="LESSON", nargs="?", help=help_text)
+    help_text = (
+        "the lessons in their order: each by its number or name in Headscope, or as a TOML file; by default 1"
+    )
+    room.add_argument("lessons", metavar="LESSON", nargs="*", help=help_text)
     help_text = "let everybody in the network do what you can: open any model and folder of this machine"
     room.add_argument("--own-limits", action="store_true", help=help_text)
     return parser
@@ -264,7 +267,7 @@ def _open_lesson(word: str) -> None:
     os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('lessons', {'lesson': lesson.name}))}"
 
 
-def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) -> list[str]:
+def _open_room(words: Sequence[str], options: Sequence[str], *, own_limits: bool) -> list[str]:
     """Open a room, print how its class and its teacher come in, and return the options of its app.
 
     The app is reached by every machine of the network, on the port that is printed; it has the limits of a
@@ -280,27 +283,30 @@ def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) ->
             name=error.name,
             command=resources.install("room"),
         ) from None
-    from mha_core.lessons.lesson import Lesson, in_language, shipped
+    from mha_core.lessons.lesson import in_language
 
-    if word is None:
-        lesson = next(iter(shipped().values()))
-    else:
-        lesson = shipped()[one_of("lesson", word, shipped())] if _is_name(word) else Lesson.open(word)
+    lessons = [_lesson(word) for word in words or ("1",)]
     port = _option("server.port", options) or str(_free_port())
     host = _option("browser.serverAddress", options) or resources.address()
     base = _option("server.baseUrlPath", options).strip("/")
     page = f"http://{host}:{port}/{quote(base)}{'/' if base else ''}lessons"
     rooms = Rooms()
     try:
-        code, secret = rooms.open(lesson)
+        before = rooms.going_on()
+        code, secret = rooms.open(*lessons)
         students = f"{page}?room={rooms.invitation(code)}"
     finally:
         rooms.close()
-    print(f"Room {code}: {in_language(lesson.title, 'en') or lesson.name}")
+    print(f"Room {code}: {', '.join(in_language(one.title, 'en') or one.name for one in lessons)}")
     print(f"Students:  {students}")
     print(f"Your desk: {page}?desk={code}#{secret}")
     print(f"The desk's link is yours alone. The room is deleted in {DAYS} days, or tomorrow if nobody joins.")
     print("The connection is not encrypted: use a network that you trust.")
+    for before_code, expires, count in before:
+        students_of = "1 student" if count == 1 else f"{count} students"
+        print(f"Room {before_code} goes on with {students_of}, until {expires:%Y-%m-%d}.")
+    if before:
+        print(f"Its code and links still work at {page}, and so does your link to its desk.")
     segno.make_qr(students).terminal(compact=True)
     sys.stdout.flush()  # this process will be replaced
     os.environ[resources.ROOMS] = resources.THIS_MACHINE
@@ -308,9 +314,15 @@ def _open_room(word: str | None, options: Sequence[str], *, own_limits: bool) ->
     return [*options, *_missing(options, {"server.address": "0.0.0.0", "server.port": port})]
 
 
-def _is_name(word: str) -> bool:
-    """Whether that is no file, as those of lessons have an ending."""
-    return not Path(word).suffix and not Path(word).exists()
+def _lesson(word: str) -> "Lesson":
+    """A lesson of Headscope by its number or name; a word with an ending is a file, as one that is there."""
+    from mha_core.lessons.lesson import Lesson, shipped
+
+    if Path(word).suffix or Path(word).exists():
+        return Lesson.open(word)
+    numbers = {str(number): name for number, name in enumerate(shipped(), start=1)}
+    name = numbers[one_of("lesson", word, numbers)] if word.isdecimal() else one_of("lesson", word, shipped())
+    return shipped()[name]
 
 
 def _option(name: str, options: Sequence[str]) -> str:

@@ -148,6 +148,10 @@ class Lesson:
 
     def write(self) -> str:
         """The lesson as the text of a file, which `read` reads."""
+        return self._written
+
+    @cached_property
+    def _written(self) -> str:
         lines = [f"minutes = {self.minutes}", *_lines(self, TEXTS)]
         for screen in self.screens:
             lines += ["", "[[screens]]", f'kind = "{screen.question.kind}"', *_line("scene", screen.scenes)]

@@ -1,4 +1,4 @@
-"""A room: one lesson, one teacher, a class of students without accounts, and their answers in a database.
+"""A room: lessons for a class without accounts, the desk of its teacher, and the answers in a database.
 
 It needs the extra ``room``.
 """

@@ -36,6 +36,7 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
                 "room": room.code,
                 "student": one.student,
                 "name": names.get(one.student, ""),
+                "lesson": room.part(one.screen).name,
                 "screen": one.screen,
                 "vote": one.vote,
                 "kind": screen.question.kind,

@@ -39,7 +39,7 @@ def number_of(key: bytes, held: str) -> int | None:
 
 @dataclass(frozen=True)
 class Receipt:
-    """How many screens of a room's lesson a student had answered on a day.
+    """How many screens of a room's lessons a student had answered on a day.
 
     Its text is a short code, ``K7QM2X-17-6-20261126-8ZKQ3MWY2B``, which the room's desk can check.
     """

@@ -10,11 +10,12 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,18 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mha_core.errors import MhaError, shown
 from mha_core.lessons.item import Locked
-from mha_core.lessons.lesson import Lesson
+from mha_core.lessons.lesson import Lesson, in_language
 from mha_core.lessons.question import MAX_TEXT
 from mha_core.room import receipt, schema
 from mha_core.room.receipt import ALPHABET, BETWEEN, Receipt
-from mha_core.room.schema import answers, rooms, screens, students
+from mha_core.room.schema import answers, lessons, rooms, screens, students
 
 DATABASE = "HEADSCOPE_DATABASE"  # of the environment: the address of the database
 CODE_LENGTH = 6
 MAX_ROOMS = 1_000  # at the same time
 MAX_OPENED = 300  # rooms an hour
+MAX_LESSONS = 12  # of a room
+MAX_LISTED = 5  # rooms that go on
 MAX_STUDENTS = 300  # of a room
 MAX_NAME = 40  # characters
 MAX_VOTES = 2
@@ -85,15 +88,17 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Room:
-    """A room as everybody in it may know it. Screens count from 1.
+    """A room as everybody in it may know it.
 
-    Nobody else can join one that is `closed`. `together` says that what came of an answer is shown when the
-    teacher reveals its screen; else each student sees it after their own answer. `votes` has the screens that
-    are voted on again. `version` counts the teacher's acts: with the same version the room is the same.
+    `lesson` is all its `lessons` as one, in which screens are counted, from 1. Nobody else can join one that
+    is `closed`. `together` says that what came of an answer is shown when the teacher reveals its screen;
+    else each student sees it after their own answer. `votes` has the screens that are voted on again.
+    `version` counts the teacher's acts: with the same version the room is the same.
     """
 
     code: str
     lesson: Lesson
+    lessons: tuple[Lesson, ...]
     pace: Pace
     together: bool
     closed: bool
@@ -102,6 +107,16 @@ class Room:
     expires: datetime
     votes: Mapping[int, int]
     revealed: frozenset[int]
+
+    @property
+    def parts(self) -> list[tuple[Lesson, int]]:
+        """Each lesson with how many screens come before it."""
+        before = accumulate((len(one.screens) for one in self.lessons), initial=0)
+        return list(zip(self.lessons, before, strict=False))
+
+    def part(self, screen: int) -> Lesson:
+        """The lesson of a screen; beyond the end the last one."""
+        return next(lesson for lesson, before in reversed(self.parts) if before < screen)
 
     def vote(self, screen: int) -> int:
         """Which vote on the screen is open, from 1."""
@@ -169,15 +184,22 @@ class Rooms:
             self.close()
             raise
 
-    def open(self, lesson: Lesson, *, together: bool = True, days: int = DAYS) -> RoomKey:
-        """Open a room; it is deleted after that many days, or after one in which nobody has joined it.
+    def open(self, *course: Lesson, together: bool = True, days: int = DAYS) -> RoomKey:
+        """Open a room with lessons in their order.
 
-        Raises `MhaError` where there are too many, and `LessonError` for a lesson that no file can hold.
+        It is deleted after that many days, or after one in which nobody has joined it. Raises `MhaError`
+        where there are too many, and `LessonError` for a lesson that no file can hold.
         """
+        if not 1 <= len(course) <= MAX_LESSONS:
+            raise MhaError(
+                "A room has 1 to {most} lessons; got {count}.", most=MAX_LESSONS, count=len(course)
+            )
         if not 1 <= days <= MAX_DAYS:
             raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
-        secret, now, written = secrets.token_urlsafe(24), _now(), lesson.write()
-        _lesson(written, lesson.name)  # it can be read again
+        secret, now = secrets.token_urlsafe(24), _now()
+        files = [(place, one.name, one.write()) for place, one in enumerate(course, start=1)]
+        for _, name, text in files:
+            Lesson.read(text, name)  # it can be read again
         with self._writing() as act:
             _expire(act, now)
             count = act.scalar(select(func.count()).select_from(rooms)) or 0
@@ -196,11 +218,10 @@ class Rooms:
                 )
             taken = set(act.scalars(select(rooms.c.code)))
             code = next(code for code in iter(_new_code, None) if code not in taken)
-            act.execute(
-                insert(rooms).values(
+            room_id = act.scalar(
+                insert(rooms)
+                .values(
                     code=code,
-                    lesson_name=lesson.name,
-                    lesson=written,
                     secret_hash=_hash(secret),
                     key=secrets.token_bytes(32),
                     screen=None,
@@ -210,7 +231,10 @@ class Rooms:
                     opened_at=now,
                     expires_at=now + days * DAY,
                 )
+                .returning(rooms.c.id)
             )
+            rows = [{"room_id": room_id, "place": at, "name": name, "text": text} for at, name, text in files]
+            act.execute(insert(lessons), rows)
         return RoomKey(code, secret)
 
     def room(self, code: str) -> Room:
@@ -310,6 +334,14 @@ class Rooms:
                 "The database of the rooms was changed by another version of Headscope (schema {found}).",
                 found=found,
             )
+
+    def going_on(self) -> list[tuple[str, datetime, int]]:
+        """The latest rooms in which somebody sits: code, day of deletion, and how many students."""
+        here = select(rooms.c.code, rooms.c.expires_at, func.count()).join(students).group_by(rooms.c.id)
+        kept = here.where(~students.c.removed, rooms.c.expires_at > _now())
+        with self._reading() as act:
+            found = act.execute(kept.order_by(rooms.c.opened_at.desc()).limit(MAX_LISTED)).all()
+        return [(code, _time(expires), count) for code, expires, count in found]
 
     def counts(self) -> dict[str, int]:
         """How many rooms, students and answers there are, for whoever runs the server."""
@@ -595,7 +627,7 @@ class Desk:
 
 def _check_screen(room: Room, screen: int) -> None:
     if not 1 <= screen <= len(room.lesson.screens):
-        raise MhaError("The lesson of this room has no screen {screen}.", screen=screen)
+        raise MhaError("This room has no screen {screen}.", screen=screen)
 
 
 def _found(act: Connection, code: str, *, lock: bool = False) -> Row:
@@ -618,9 +650,11 @@ def _unknown(code: str) -> Unknown:
 
 def _room(act: Connection, row: Row) -> Room:
     of_room = act.execute(select(screens).where(screens.c.room_id == row.id)).all()
+    course = _course(act, row)
     return Room(
         code=row.code,
-        lesson=_lesson(row.lesson, row.lesson_name),
+        lesson=course[0],
+        lessons=course[1:],
         pace=Pace(row.screen, row.paused),
         together=row.together,
         closed=row.closed,
@@ -667,19 +701,37 @@ def _expire(act: Connection, now: int, *, empty_seconds: int = EMPTY_SECONDS) ->
     return act.execute(delete(rooms).where((rooms.c.expires_at <= now) | empty)).rowcount
 
 
-_lessons: dict[tuple[str, str], Lesson] = {}
-_lessons_lock = threading.Lock()
-MAX_READ = 64  # lessons that are kept as they were read
+_read: dict[bytes, tuple[Lesson, ...]] = {}  # by the keys of rooms, which never change their lessons
+_read_lock = threading.Lock()
+MAX_READ = 64  # rooms whose lessons are kept as they were read
 
 
-def _lesson(text: str, name: str) -> Lesson:
-    """A lesson is read once for all who are in its rooms."""
-    with _lessons_lock:
-        lesson = _lessons.pop((text, name), None) or Lesson.read(text, name)
-        _lessons[text, name] = lesson
-        while len(_lessons) > MAX_READ:
-            del _lessons[next(iter(_lessons))]
-    return lesson
+def _course(act: Connection, row: Row) -> tuple[Lesson, ...]:
+    """All lessons of a room as one, then each of them; they are read once for all who are in it."""
+    if (course := _read.get(row.key)) is None:
+        chosen = select(lessons).where(lessons.c.room_id == row.id).order_by(lessons.c.place)
+        parts = [Lesson.read(one.text, one.name) for one in act.execute(chosen)]
+        course = _joined(parts), *parts
+    with _read_lock:
+        _read.pop(row.key, None)
+        _read[row.key] = course
+        while len(_read) > MAX_READ:
+            del _read[next(iter(_read))]
+    return course
+
+
+def _joined(parts: Sequence[Lesson]) -> Lesson:
+    """Lessons as one, with the screens of all in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    languages = sorted({language for one in parts for language in one.title})
+    titles = {language: [in_language(one.title, language) for one in parts] for language in languages}
+    return Lesson(
+        "+".join(one.name for one in parts),
+        sum(one.minutes for one in parts),
+        tuple(screen for one in parts for screen in one.screens),
+        {language: " · ".join(filter(None, every)) for language, every in titles.items()},
+    )
 
 
 def writable(text: str) -> str:

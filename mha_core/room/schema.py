@@ -43,11 +43,11 @@ rooms = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("code", String(6), nullable=False, unique=True),
-    Column("lesson_name", Text, nullable=False),
-    Column("lesson", Text, nullable=False),  # the text of its file
     Column("secret_hash", LargeBinary, nullable=False),  # of the teacher's secret
     Column("key", LargeBinary, nullable=False),  # signs what students hold
-    Column("screen", Integer),  # the one that the class is on; NULL where each is on their own
+    Column(
+        "screen", Integer
+    ),  # counted through all lessons: the one that the class is on; NULL where each is on their own
     Column("paused", Boolean, nullable=False),
     Column("together", Boolean, nullable=False),  # the teacher reveals what came of answers
     Column("version", Integer, nullable=False),  # counts the teacher's acts
@@ -55,6 +55,14 @@ rooms = Table(
     Column("paced_at", BigInteger, nullable=False, server_default="0"),  # the class was moved or paused
     Column("opened_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
+)
+lessons = Table(
+    "lessons",
+    metadata,
+    _of("room"),
+    Column("place", Integer, primary_key=True),  # among the lessons of the room, from 1
+    Column("name", Text, nullable=False),
+    Column("text", Text, nullable=False),  # of its file
 )
 screens = Table(
     "screens",

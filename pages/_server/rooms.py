@@ -144,10 +144,10 @@ def join(code: str, name: str, asked: str) -> str:
     return token
 
 
-def open_room(lesson: "Lesson", *, together: bool, days: int) -> "RoomKey":
+def open_room(*lessons: "Lesson", together: bool, days: int) -> "RoomKey":
     """Open a room, as `Rooms.open`. Raises `MhaError` for a visitor who has opened too many."""
     OPENED.check()
-    key = rooms().open(lesson, together=together, days=days)
+    key = rooms().open(*lessons, together=together, days=days)
     OPENED.count()
     return key
 

@@ -140,7 +140,8 @@ class Pupil(Student):
                 if self.outbox and now - sent_at > AGAIN:
                     (screen, vote), answer = next(iter(self.outbox.items()))
                     sent_at = now
-                    await self._act(socket, {"do": "lock", "screen": screen, "vote": vote, "answer": answer})
+                    what = {"do": "lock", "screen": screen, "vote": vote, "answer": answer, "language": "en"}
+                    await self._act(socket, what)
                     if (screen, vote) not in self.outbox:
                         sent_at = 0.0
                 elif now - looked_at > LOOKS * self.draw.uniform(0.9, 1.1):

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -484,6 +485,22 @@ def test_a_class_gets_a_lesson_by_its_name_or_a_teachers_own(room, started, tmp_
     said, _, opened = room("class", lesson_file(tmp_path, LESSON.format(word="How")))
     assert (opened.lesson.name, opened.lesson.minutes) == ("greeting", 3)
     assert said.startswith(f"Room {opened.code}: greeting\n")
+
+
+@pytest.mark.usefixtures("started")
+def test_an_hour_has_several_lessons_and_the_rooms_of_before_are_named(
+    room, database, started, tmp_path, capsys
+):
+    own = lesson_file(tmp_path, LESSON.format(word="How"))
+    said, _, opened = room("class", "4", own, "heads")
+    assert [one.name for one in opened.lessons] == ["several-heads", "greeting", "heads"]
+    assert said.startswith(f"Room {opened.code}: Why several heads?, greeting, What is a head?\n")
+    with closing(Rooms(database)) as rooms:
+        rooms.join(opened.code, "Ada")
+    assert command.main(["class"]) == 0
+    assert f"Room {opened.code} goes on with 1 student, until " in capsys.readouterr().out
+    assert command.main(["class", "99"]) == 1
+    assert "There is no lesson called '99'; 1, 2, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_the_table_of_the_limits_of_rooms_is_true():
             store.MAX_ROOMS,
             *server_rooms.OPENED.most,
             store.MAX_STUDENTS,
+            store.MAX_LESSONS,
             MAX_SCREENS,
             store.MAX_VOTES,
             MAX_TEXT,

@@ -160,12 +160,15 @@ def test_questions_in_two_languages_have_a_spread_each(rooms, desk_of, component
 
 def test_a_room_is_opened_as_the_teacher_says(opened_on, rooms):
     app = opened_on(PAGE, desk="new", lesson="heads")
+    assert app.get_by_key("room_lessons").value == ["heads"]
+    app.get_by_key("room_lessons").set_value(["several-heads", "heads"])
     app.get_by_key("room_together").set_value(False)
     app.get_by_key("room_days").set_value(7)
     app = app.get_by_key("room_open").click().run()
     [code] = app.session_state[opening.SECRETS]
     room = rooms.room(code)
     assert (room.together, (room.expires - room.opened).days) == (False, 7)
+    assert [one.name for one in room.lessons] == ["several-heads", "heads"]
     assert app.query_params["desk"] in (code, [code])
     assert "lesson" not in app.query_params
 
@@ -313,7 +316,7 @@ def test_what_cannot_be_drawn_or_read_is_said_and_ends_nothing(room, desk_of, co
     assert component(app.run(), "desk")["problem"] == "The lesson cannot be read."
 
 
-ANSWER = {"do": "lock", "screen": 1, "vote": 1, "answer": "3"}
+ANSWER = {"do": "lock", "screen": 1, "vote": 1, "answer": "3", "language": "en"}
 BROKEN = [
     *(None, [], {}, "x", 7, {"do": None}, {"do": []}, {"do": "lock"}, {"do": "enter"}),
     *(

@@ -60,8 +60,8 @@ def gone(rooms, monkeypatch):
     return set_gone
 
 
-def lock(act, app, answer: str, screen: int = 1, vote: int = 1):
-    return act(app, do="lock", screen=screen, vote=vote, answer=answer)
+def lock(act, app, answer: str, screen: int = 1, vote: int = 1, language: str = "en"):
+    return act(app, do="lock", screen=screen, vote=vote, answer=answer, language=language)
 
 
 def written(desk) -> list[tuple[int, int, int, str]]:
@@ -245,6 +245,45 @@ def test_the_teacher_takes_the_class_to_a_screen_and_lets_it_go(component, act, 
     assert (component(app, "lesson")["number"], component(app, "lesson")["room"]["fixed"]) == (3, False)
 
 
+def test_a_class_goes_on_to_the_next_lesson_with_its_teacher(rooms, opened_on, component, act):
+    following = shipped()["one-number"]
+    key, first = rooms.open(HEADS, following), len(HEADS.screens)
+    desk = rooms.desk(*key)
+    app = opened_on(PAGE, room=rooms.invitation(key.code))
+    app = lock(act, act(app, do="join", asked="", name="Ada"), "3")
+    desk.set_pace(Pace(first + 1))
+    app = act(app, do="look")
+    data = component(app, "lesson")
+    assert (data["title"], data["number"]) == (following.title["en"], first + 1)
+    assert data["question"]["kind"] == following.screens[0].question.kind == "estimate"
+    app = lock(act, app, "1", screen=first + 1)
+    heads, number = component(app, "room")["along"]
+    assert (answers.read(heads["answers"]), answers.read(number["answers"])) == (
+        {1: ("3", "en")},
+        {1: ("1", "en")},
+    )
+    desk.set_pace(Pace())
+    app = act(act(app, do="look"), "lesson", do="go", number=99)
+    end = component(app, "lesson_end")
+    assert len(end["can"]) == len(end["receipt"]["titles"]) + 1 == 3
+    assert end["receipt"]["lines"][1].startswith(f"2 of {first + len(following.screens)} ")
+
+
+def test_an_answer_keeps_the_language_of_its_lock(opened_on, component, act, desk, invitation, seated):
+    token = component(seated(lang="zh"), "room")["token"]
+    app = act(opened_on(PAGE, room=invitation, lang="en"), do="enter", token=token)
+    assert component(app, "lesson")["room"]["language"] == "en"
+    app = lock(act, app, "2", language="zh")  # which waited in the browser
+    assert [(one.answer, one.language) for one in desk.answers()] == [("2", "zh")]
+    desk.reveal(1)
+    app = act(app, do="look")
+    assert component(app, "lesson")["question"]["words"][1] == "动物"
+    assert component(app, "lesson_reveal")["right"]
+    desk.vote_again(2)
+    app = act(lock(act, app, "2", screen=2, language="zh"), "lesson", do="go", number=2)
+    assert component(app, "lesson")["room"]["first"] is None  # the same place is another word here
+
+
 def test_the_desk_sees_where_a_student_is_and_who_needs_help(act, desk, seated, monkeypatch):
     app = act(seated(), "lesson", do="go", number=4)
     assert desk.students()[0].screen == 4
@@ -287,7 +326,7 @@ def test_without_the_database_the_answer_waits(opened_on, component, act, desk, 
 
 def test_a_room_that_is_deleted_says_so_and_leaves_the_answers_to_take_along(component, act, desk, seated):
     app = lock(act, lock(act, seated(), "3"), "4", screen=2)
-    along = component(app, "room")["along"]
+    [along] = component(app, "room")["along"]
     assert (along["lesson"], answers.read(along["answers"])) == (
         "heads",
         {1: ("3", "en"), 2: ("4", "en")},
@@ -302,7 +341,7 @@ def test_a_lesson_that_nobody_else_has_cannot_be_gone_on_with_alone(rooms, opene
     own = Lesson.read(HEADS.write().replace("minutes = 7", "minutes = 9"), "heads")
     assert library.version(own) != library.version(HEADS)
     app = opened_on(PAGE, room=rooms.invitation(rooms.open(own).code))
-    assert component(act(app, do="join", asked="", name=""), "room")["along"]["lesson"] == ""
+    assert component(act(app, do="join", asked="", name=""), "room")["along"] == []
 
 
 def test_guessed_codes_count_with_whatever_act_they_come(opened_on, act, desk):

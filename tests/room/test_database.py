@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "later"
-down_revision = "third"
+down_revision = "fourth"
 branch_labels = None
 depends_on = None
 
@@ -50,7 +50,7 @@ def filled(rooms, key, desk, sit):
 def test_the_tables_are_what_the_migrations_make(rooms):
     with rooms._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
-        assert schema.revision(connection) == schema.newest() == "third"
+        assert schema.revision(connection) == schema.newest() == "fourth"
     keys = inspect(rooms._engine).get_foreign_keys("answers")
     assert [key["options"].get("ondelete") for key in keys] == ["CASCADE"]
 
@@ -98,7 +98,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(filled, desk, tmp_pa
     with pytest.raises(Exception, match="this is not SQL"):
         schema.upgrade(filled._engine, locations=(tmp_path,))
     with filled._engine.connect() as connection:
-        assert schema.revision(connection) == "third"
+        assert schema.revision(connection) == "fourth"
     assert "team" not in {column["name"] for column in inspect(filled._engine).get_columns("students")}
     assert desk.students() == before
 

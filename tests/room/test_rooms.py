@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mha_core import MhaError
+from mha_core.lessons.lesson import Lesson
 from mha_core.lessons.question import MAX_TEXT
 from mha_core.room import rooms as module
 from mha_core.room.receipt import ALPHABET, sign, token
@@ -53,6 +54,37 @@ def test_a_new_room_has_a_code_that_can_be_read_aloud_and_typed_in_any_way(rooms
     assert (room.code, room.lesson, room.pace) == (key.code, lesson, Pace())
     assert (room.together, room.version, room.votes, room.revealed) == (True, 1, {}, frozenset())
     assert (room.expires - room.opened).days == 30
+
+
+def test_lessons_of_an_hour_are_one_course_in_their_order(rooms, lesson):
+    other = Lesson.read(lesson.write().replace("minutes = 5", 'minutes = 4\ntitle.zh = "猫"'), "more")
+    key = rooms.open(lesson, other)
+    module._read.clear()  # as another server reads it
+    room, desk = rooms.room(key.code), rooms.desk(*key)
+    assert room.lessons == (lesson, other)
+    assert (room.lesson.screens, room.lesson.title) == (2 * lesson.screens, {"zh": "猫"})
+    assert [room.part(screen).name for screen in (1, 3, 4, 6, 7)] == ["cats", "cats", "more", "more", "more"]
+    desk.set_pace(Pace(6))
+    desk.reveal(6)
+    seat = rooms.enter(key.code, rooms.join(key.code))
+    for screen in (1, 6):
+        seat.keep(screen, 1, "3", language="en")
+    assert answered(desk) == [(1, 1, 1, "3"), (1, 6, 1, "3")]
+    assert desk.check_receipt(seat.receipt()).answered == 2
+    with pytest.raises(MhaError, match="no screen 7"):
+        seat.keep(7, 1, "3", language="en")
+    for lessons in ((), 13 * (lesson,)):
+        with pytest.raises(MhaError, match=f"1 to 12 lessons; got {len(lessons)}"):
+            rooms.open(*lessons)
+
+
+def test_a_server_that_starts_knows_the_rooms_in_which_somebody_sits(rooms, key, desk, sit, later, lesson):
+    rooms.open(lesson)
+    sit("Ada")
+    desk.remove(sit().number)
+    assert rooms.going_on() == [(key.code, rooms.room(key.code).expires, 1)]
+    later(31 * 86_400)
+    assert rooms.going_on() == []
 
 
 def test_another_code_opens_nothing(rooms, key):

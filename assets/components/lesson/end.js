@@ -13,8 +13,8 @@ import { receiptOf } from "./receipt.js";
  * @property {import("./progress.js").LessonName} lesson
  * @property {number} number after the last screen
  * @property {string} heading
- * @property {[title: string, text: string]} can
- * @property {[title: string, text: string]} paper
+ * @property {string[]} can a title, and texts
+ * @property {string[]} paper
  * @property {string} around
  * @property {{ ask: string, answered: boolean, links: TextLink[] }[]} screens
  * @property {(TextLink & { name: string }) | null} then the next lesson
@@ -33,8 +33,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   keepProgress(data.lesson, { number: data.number });
   /** @type {HTMLElement[]} */
   const parts = [make("h1", "ask", data.heading)];
-  for (const [title, text] of [data.can, data.paper])
-    if (text) parts.push(make("h2", "", title), formatted("p", "notice", text));
+  for (const [title, ...texts] of [data.can, data.paper])
+    if (texts.length) parts.push(make("h2", "", title), ...texts.map((text) => formatted("p", "notice", text)));
   if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
   const list = make("ol", "scenes");
   for (const { ask, answered, links } of data.screens) {

@@ -6,13 +6,13 @@ import { make, penOf } from "../page/elements.js";
  * @typedef {object} Receipt
  * @property {string} heading
  * @property {string} what it is good for, and how long
- * @property {string} title of the lesson
+ * @property {string[]} titles of the lessons
  * @property {string[]} lines
  * @property {string} code
  * @property {string} save
  */
 
-const SHEET = { width: 1000, height: 520, edge: 60 }; // pixels of the picture
+const SHEET = { width: 1000, height: 520, edge: 60, title: 64 }; // pixels of the picture; each further title
 const COLOURS = { ink: "#20242e", quiet: "#5d6470", paper: "#ffffff" }; // the same in light and dark: it leaves the page
 const FONT = "system-ui, sans-serif";
 const CODE_FONT = "ui-monospace, monospace";
@@ -21,7 +21,7 @@ const CODE_FONT = "ui-monospace, monospace";
 export function receiptOf(receipt) {
   const box = make("section", "receipt");
   const address = picture(receipt);
-  const image = Object.assign(make("img"), { src: address, alt: [receipt.title, ...receipt.lines].join(". ") });
+  const image = Object.assign(make("img"), { src: address, alt: [...receipt.titles, ...receipt.lines].join(". ") });
   const save = make("a", "hint", receipt.save);
   Object.assign(save, { href: address, download: `${receipt.code}.png` });
   const foot = make("div", "foot");
@@ -32,13 +32,14 @@ export function receiptOf(receipt) {
 }
 
 /** @param {Receipt} receipt */
-function picture({ title, lines, code }) {
-  const canvas = Object.assign(make("canvas"), { width: SHEET.width, height: SHEET.height });
+function picture({ titles, lines, code }) {
+  const height = SHEET.height + (titles.length - 1) * SHEET.title;
+  const canvas = Object.assign(make("canvas"), { width: SHEET.width, height });
   const pen = penOf(canvas);
   pen.fillStyle = COLOURS.paper;
-  pen.fillRect(0, 0, SHEET.width, SHEET.height);
+  pen.fillRect(0, 0, SHEET.width, height);
   pen.strokeStyle = COLOURS.quiet;
-  pen.strokeRect(20, 20, SHEET.width - 40, SHEET.height - 40);
+  pen.strokeRect(20, 20, SHEET.width - 40, height - 40);
   let y = SHEET.edge + 30;
   /** @param {string} text @param {string} font @param {string} colour @param {number} step */
   const write = (text, font, colour, step) => {
@@ -48,9 +49,10 @@ function picture({ title, lines, code }) {
     y += step;
   };
   write("Headscope", `600 26px ${FONT}`, COLOURS.quiet, 70);
-  write(title, `600 46px ${FONT}`, COLOURS.ink, 75);
+  for (const title of titles) write(title, `600 46px ${FONT}`, COLOURS.ink, SHEET.title);
+  y += 11;
   for (const line of lines) write(line, `30px ${FONT}`, COLOURS.ink, 48);
-  y = SHEET.height - SHEET.edge;
+  y = height - SHEET.edge;
   write(code, `600 34px ${CODE_FONT}`, COLOURS.ink, 0);
   return canvas.toDataURL("image/png");
 }

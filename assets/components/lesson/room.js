@@ -2,8 +2,13 @@
 // answers that wait until the room names them as kept. A browser without storage has all of it until the page is left.
 import { keepUnder, keptUnder } from "./progress.js";
 
-/** @typedef {{ lesson: string, answers: string }} TakenAlong */
-/** @typedef {{ token: string, waiting: Record<string, string>, along: TakenAlong }} Held `waiting` by "screen.vote" */
+/**
+ * A lesson of the room, with the number of screens before it and of its own.
+ * @typedef {{ lesson: string, title: string, before: number, count: number, answers: string }} TakenAlong
+ */
+/** @typedef {{ answer: string, language: string }} WaitingAnswer with the language of its question */
+/** @typedef {Record<string, WaitingAnswer>} Waiting by "screen.vote" */
+/** @typedef {{ token: string, waiting: Waiting, along: TakenAlong[] }} Held */
 
 /** @type {Map<HTMLElement, () => void>} */
 const roomFollowers = new Map();
@@ -13,8 +18,12 @@ export const roomKey = (code) => `headscope-room-${code}`;
 
 /** @param {string} code @returns {Held} */
 export function heldOf(code) {
-  const { token = "", waiting = {}, along = { lesson: "", answers: "" } } = keptUnder(roomKey(code));
-  return { token, waiting, along };
+  const { token = "", waiting = {}, along = [] } = keptUnder(roomKey(code));
+  // Earlier versions kept an answer alone, and one lesson to take along.
+  for (const [key, one] of Object.entries(waiting))
+    if (typeof one === "string") waiting[key] = { answer: one, language: "" };
+  const lessons = Array.isArray(along) ? along : [{ title: "", before: 0, count: 99, ...along }];
+  return { token, waiting, along: lessons };
 }
 
 /** @param {string} code @param {Partial<Held>} changes */
@@ -40,7 +49,7 @@ export function callRoomFollowers() {
 }
 
 // An answer is locked: it waits here until it is kept there. One that waits already stays.
-/** @param {string} code @param {string} key @param {string} answer */
+/** @param {string} code @param {string} key @param {WaitingAnswer} answer */
 export function lockIn(code, key, answer) {
   const { waiting } = heldOf(code);
   holdOf(code, { waiting: { [key]: answer, ...waiting } });

@@ -68,9 +68,9 @@ import { find, why } from "./sentence.js";
 
 /**
  * The data of a screen in a class: `told` is shown while a kept answer is not revealed yet, `first` is the answer of
- * an earlier vote.
- * @typedef {{ code: string, vote: number, first: string | null, paused: string, fixed: boolean, told: string,
- *   second: string }} InRoom
+ * an earlier vote, `language` that of the question.
+ * @typedef {{ code: string, vote: number, language: string, first: string | null, paused: string, fixed: boolean,
+ *   told: string, second: string }} InRoom
  */
 /** @typedef {HTMLElement & { asked?: string, said?: string, settle?: () => void }} ScreenRoot with what is asked now */
 
@@ -131,7 +131,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     root.asked = asked;
     sayOfClass(root, room?.paused || room?.told || room?.second || "");
     root.classList.toggle("paused", Boolean(room?.paused));
-    for (const step of elementsIn(root, ".step")) step.hidden = room?.fixed ?? false;
+    for (const step of elementsIn(root, ".ways > .step")) step.hidden = room?.fixed ?? false;
     root.settle?.();
     elementIn(root, ".problem").textContent = data.problem;
     hint(root, data);
@@ -192,12 +192,14 @@ function ask(root, data, act) {
   if (question && (!locked || isKept)) {
     // The browser keeps nothing of a like case.
     const name = room && room.vote > 1 ? `${number}.${room.vote}` : number;
-    const draft = waiting ?? progressOf(lesson).drafts[name] ?? room?.first ?? null;
+    const isOfScreen = ["", room?.language].includes(waiting?.language); // else it is of another sentence
+    const before = waiting ? isOfScreen && waiting.answer : progressOf(lesson).drafts[name];
+    const draft = before || (!waiting && room?.first) || null;
     let answer = isKept ? (data.answer ?? null) : like ? null : draft;
     const lock = makeButton(texts.lock, "lock", () => {
       if (answer === null) return;
       lock.disabled = true; // until the server has it
-      if (room && !like) lockIn(room.code, `${number}.${room.vote}`, answer);
+      if (room && !like) lockIn(room.code, `${number}.${room.vote}`, { answer, language: room.language });
       else act({ do: "lock", answer });
     });
     root.settle = () => {

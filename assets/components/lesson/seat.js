@@ -9,7 +9,8 @@ import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from 
 
 /**
  * @typedef {{ do: "enter", token: string } | { do: "join", name: string, asked: string } | { do: "look" | "leave" }
- *   | { do: "lock", screen: number, vote: number, answer: string } | { do: "help", needs_help: boolean }} SeatAct
+ *   | { do: "lock", screen: number, vote: number, answer: string, language: string }
+ *   | { do: "help", needs_help: boolean }} SeatAct
  */
 
 /**
@@ -29,7 +30,7 @@ import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from 
  * @property {boolean} needs_help
  * @property {string} you
  * @property {string} until
- * @property {import("./room.js").TakenAlong} along
+ * @property {import("./room.js").TakenAlong[]} along
  */
 /**
  * @typedef {{ code: string, problem?: string, asks_again?: boolean, gone?: string, fields: string,
@@ -109,7 +110,7 @@ function tick() {
   if (first && (isFree || since[first[0]] > sentAt)) {
     again = since[first[0]] > sentAt ? about(AGAIN) : about(Math.min(2 * again, MAX_AGAIN));
     const [screen, vote] = first[0].split(".").map(Number);
-    sendAct({ do: "lock", screen, vote, answer: first[1] });
+    sendAct({ do: "lock", screen, vote, ...first[1] });
   }
   sayWaiting();
   if (time >= lookAt && !asking && !document.hidden) look(data);
@@ -251,22 +252,23 @@ const inCode = (answer) => answer.replaceAll("%", "%25").replaceAll("~", "%7E");
 function drawGone(root, data) {
   const { code, texts, gone = "", fields } = data;
   const { along, waiting } = heldOf(code);
-  const { lesson } = along;
-  // As a link has them (pages/learn/_lessons/answers.py), and what the room did not take any more.
-  const late = Object.entries(waiting).map(([key, one]) => `${key.split(".")[0]}-${inCode(one)}`);
-  const answers = [along.answers, ...late].filter(Boolean).join("~");
   const trouble = make("p", "problem", gone);
   trouble.setAttribute("role", "alert");
-  /** @type {HTMLElement[]} */
-  const parts = [trouble];
-  if (lesson) {
-    const query = new URLSearchParams({ lesson, answers });
+  const foot = make("div", "foot");
+  for (const { lesson, title, before, count, answers } of along.filter((one) => one.lesson)) {
+    // As a link has them (pages/learn/_lessons/answers.py), and what the room did not take any more.
+    const late = Object.entries(waiting).flatMap(([key, { answer, language }]) => {
+      const number = Number(key.split(".")[0]) - before;
+      return number > 0 && number <= count ? [`${number}${language && `.${language}`}-${inCode(answer)}`] : [];
+    });
+    const query = new URLSearchParams({ lesson, answers: [answers, ...late].filter(Boolean).join("~") });
     const alone = makeLink(texts.along, new URL(`./lessons?${query}${fields}`, document.baseURI).href);
+    if (title) alone.textContent += `: ${title}`;
     alone.className = "lock";
-    const foot = make("div", "foot");
     foot.append(alone);
-    parts.push(foot);
   }
+  /** @type {HTMLElement[]} */
+  const parts = [trouble, foot];
   root.shown = "";
   root.replaceChildren(...parts);
 }

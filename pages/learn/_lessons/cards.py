@@ -29,6 +29,8 @@ def page() -> None:
         st.error(t("lessons.not_offered", reason=reason))
     if rooms.offered():
         seat.join_field()
+    if rooms.may_open() or not rooms.offered():
+        st.caption(t("lessons.teach") if rooms.offered() else t("lessons.teach_command"))
     _cards(
         key=KEY,
         data={

@@ -18,6 +18,7 @@ _end = components.component(
 def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
     """The end; with a class without a next lesson, and with the `receipt` of what the student has done."""
     lesson, names = here.lesson, list(library.lessons())
+    parts = here.room.lessons if here.room else (lesson,)
     following = names[names.index(lesson.name) + 1 :] if here.room is None else []
     fields = "".join(f"&{name}={value}" for name, value in in_link().items())
     then = library.lessons()[following[0]] if following else None
@@ -27,8 +28,8 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
             "lesson": screen.progress_of(here),
             "number": here.number,
             "heading": t("lessons.end", title=texts.title(lesson)),
-            "can": [t("lessons.can"), texts.goal(lesson)],
-            "paper": [t("lessons.paper"), texts.paper(lesson)],
+            "can": [t("lessons.can"), *filter(None, map(texts.goal, parts))],
+            "paper": [t("lessons.paper"), *filter(None, map(texts.paper, parts))],
             "around": t("lessons.around"),
             "screens": [_screen(here, number) for number in range(1, len(lesson.screens) + 1)],
             "then": then

@@ -1,4 +1,6 @@
-"""A teacher opens a room for a class: with which lesson, when answers are revealed, how long it is kept."""
+"""A teacher opens a room for a class: with which lessons, when answers are revealed, how long it is kept."""
+
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -10,25 +12,37 @@ from pages.learn._lessons import library, place, texts
 
 SECRETS = "desk_secrets"  # of the session: the secrets of the teacher's desks, by the codes of their rooms
 DELETED = "room_deleted"  # in the session: the code of the room that was deleted just now
-TOGETHER, DAYS = "room_together", "room_days"
+LESSONS, TOGETHER, DAYS = "room_lessons", "room_together", "room_days"
 
 
 def way(lesson: str) -> dict[str, object]:
-    """The fields of the link that opens a room with the lesson of that name."""
+    """The fields of the link that opens a room which begins with the lesson of that name."""
     return {place.DESK: place.NEW, place.LESSON: lesson, place.SCREEN: "", place.ANSWERS: ""}
 
 
 def page() -> None:
     """The form that opens a room."""
     from mha_core.room.rooms import DAYS as USUAL
-    from mha_core.room.rooms import MAX_DAYS
+    from mha_core.room.rooms import MAX_DAYS, MAX_LESSONS
 
-    lesson = library.lessons().get(st.query_params.get(place.LESSON, ""))
-    if lesson is None:
+    every, first = library.lessons(), st.query_params.get(place.LESSON, "")
+    if first not in every:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
         return
-    st.title(t("room.desk_new", title=literal(texts.title(lesson))), anchor=False)
+    st.title(t("room.desk_new"), anchor=False)
     st.caption(t("room.desk_new_what"))
+    names = st.multiselect(
+        t("room.desk_lessons"),
+        list(every),
+        default=[first],
+        format_func=lambda name: texts.title(every[name]),
+        key=LESSONS,
+        max_selections=MAX_LESSONS,
+    )
+    chosen = [every[name] for name in names]
+    if chosen:
+        minutes, count = sum(one.minutes for one in chosen), sum(len(one.screens) for one in chosen)
+        st.caption(t("lessons.size", minutes=minutes, count=count))
     together = st.radio(
         t("room.desk_reveal_when"),
         (True, False),
@@ -37,14 +51,20 @@ def page() -> None:
     )
     days = st.number_input(t("room.desk_days"), 1, MAX_DAYS, USUAL, key=DAYS, width=220)
     with st.container(horizontal=True):
-        if st.button(t("room.desk_open"), key="room_open", type="primary", icon=":material/co_present:"):
-            _open(lesson, together=together, days=days)
+        if st.button(
+            t("room.desk_open"),
+            key="room_open",
+            type="primary",
+            icon=":material/co_present:",
+            disabled=not chosen,
+        ):
+            _open(chosen, together=together, days=days)
         st.button(t("lessons.all"), key="room_leave", on_click=place.go, kwargs=LEAVE)
 
 
-def _open(lesson: Lesson, *, together: bool, days: int) -> None:
+def _open(lessons: Sequence[Lesson], *, together: bool, days: int) -> None:
     try:
-        key = rooms.open_room(lesson, together=together, days=days)
+        key = rooms.open_room(*lessons, together=together, days=days)
     except MhaError as error:
         st.error(literal(said(error)))
         return

@@ -32,8 +32,8 @@ class Place:
     One number beyond the last screen is the end of the lesson. `like` is the number of a like case of the
     screen, 0 for the screen itself, and `like_answer` the answer that is locked there.
 
-    With a class it is a place in a `room`, whose database has the answers; `first` are then those of a vote
-    before the one that is open.
+    With a class it is a place in a `room`, whose database has the answers; `lesson` is then all of the room's
+    lessons as one, and `first` are the answers of a vote before the one that is open.
     """
 
     lesson: Lesson
@@ -47,6 +47,11 @@ class Place:
     @property
     def screen(self) -> Screen:
         return self.lesson.screens[self.number - 1]
+
+    @property
+    def part(self) -> Lesson:
+        """The lesson of this screen, which in a room may be one of several."""
+        return self.room.part(self.number) if self.room else self.lesson
 
     @property
     def answer(self) -> str | None:

@@ -82,7 +82,7 @@ def _look_at(here: Place, item: Item, now: dict) -> None:
 
 
 def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], None] | None = None) -> None:
-    now, lesson, count = place.now(here), here.lesson, len(here.lesson.screens)
+    now, count = place.now(here), len(here.lesson.screens)
     _screen(
         key=KEY,
         data={
@@ -91,7 +91,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "like": here.like,
             "code": answers.written(here.answers),
             "answered": len(here.answers),
-            "title": texts.title(lesson),
+            "title": texts.title(here.part),
             "place": t("lessons.place", number=here.number, count=count),
             "ask": texts.ask_of(item.question, item.scene) if here.like and item else texts.ask(here),
             "problem": now.get(PROBLEM, ""),
@@ -121,10 +121,12 @@ def _in_room(here: Place) -> dict[str, object] | None:
     if room is None:
         return None
     vote, is_asked = room.vote(here.number), here.answer is None and not here.like
+    first = here.first.get(here.number)
     return {
         "code": room.code,
         "vote": vote,
-        "first": first.answer if (first := here.first.get(here.number)) else None,
+        "language": here.language,
+        "first": first.answer if first and first.language == here.language else None,
         "paused": t("room.seat_paused") if room.pace.paused and is_asked else "",
         "fixed": room.pace.screen is not None,
         "told": "" if is_asked or here.is_shown else t("room.seat_kept"),

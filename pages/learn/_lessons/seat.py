@@ -15,7 +15,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
-from pages._kit.text import in_link, language, literal, said, t, templates
+from pages._kit.text import in_link, language, languages, literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import acts, answers, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place
@@ -35,7 +35,7 @@ ACTS: acts.Acts = {
     "leave": {},
     "enter": {"token": str},
     "join": {"name": str, "asked": str},
-    "lock": {"screen": int, "vote": int, "answer": str},
+    "lock": {"screen": int, "vote": int, "answer": str, "language": str},
     "help": {"needs_help": bool},
 }
 _component = components.component(
@@ -110,7 +110,7 @@ def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
         code,
         {
             "heading": t("room.seat_heading", title=texts.title(room.lesson)),
-            "goal": texts.goal(room.lesson),
+            "goal": texts.goal(room.lessons[0]),
             "what": what,
             "is_refused": is_refused,
             "problem": problem or st.session_state.pop(PROBLEM, ""),
@@ -194,7 +194,7 @@ def _line(sitting: Sitting, here: Place) -> None:
             "needs_help": student.needs_help,
             "you": you or t("room.seat_number", number=student.number),
             "until": t("room.seat_until", code=room.code, date=_day(room.expires)),
-            "along": {"lesson": _alone(room.lesson), "answers": answers.written(here.first)},
+            "along": _along(room, here.first),
             "problem": st.session_state.pop(PROBLEM, ""),
         },
         sitting,
@@ -217,7 +217,7 @@ def _receipt(sitting: Sitting) -> dict[str, object] | None:
     return {
         "heading": t("room.seat_receipt"),
         "what": t("room.seat_receipt_what", date=_day(room.expires)),
-        "title": texts.title(room.lesson),
+        "titles": [texts.title(one) for one in room.lessons],
         "lines": [*filter(None, [sitting.student.name]), done, _day(datetime.now(UTC))],
         "code": code,
         "save": t("room.seat_save"),
@@ -226,6 +226,19 @@ def _receipt(sitting: Sitting) -> dict[str, object] | None:
 
 def _day(when: datetime) -> str:
     return f"{when:%Y-%m-%d}"
+
+
+def _along(room: "Room", locked: Mapping[int, Locked]) -> list[dict[str, object]]:
+    """The lessons with which a student can go on alone, each with its answers."""
+    told = []
+    for lesson, before in room.parts:
+        count = len(lesson.screens)
+        own = {at - before: one for at, one in locked.items() if 0 < at - before <= count}
+        title = texts.title(lesson) if len(room.lessons) > 1 else ""
+        if name := _alone(lesson):
+            place_of = {"lesson": name, "title": title, "before": before, "count": count}
+            told.append(place_of | {"answers": answers.written(own)})
+    return told
 
 
 def _alone(lesson: Lesson) -> str:
@@ -265,7 +278,8 @@ def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
             case "join" if code not in tokens:
                 _told(lambda: _join(code, acted["name"], acted["asked"]))
             case "lock" if sitting is not None:
-                _keep(sitting, acted["screen"], acted["vote"], acted["answer"])
+                spoken = acted["language"] if acted["language"] in languages() else language()
+                _keep(sitting, acted["screen"], acted["vote"], Locked(acted["answer"], spoken))
             case "help" if sitting is not None and sitting.student.needs_help != acted["needs_help"]:
                 _told(lambda: sitting.seat.ask_for_help(acted["needs_help"]))
 
@@ -290,17 +304,17 @@ def _told(act: Callable[[], object]) -> None:
         st.session_state[PROBLEM] = said(error)
 
 
-def _keep(sitting: Sitting, number: int, vote: int, answer: str) -> None:
+def _keep(sitting: Sitting, number: int, vote: int, locked: Locked) -> None:
     """Write an answer. An invalid one is refused with the reason, and the browser drops it."""
     from mha_core.room.rooms import Unavailable, Unknown, writable
 
-    answer = writable(answer)
+    answer, spoken = writable(locked.answer), locked.language
     try:
         if 1 <= number <= len(sitting.room.lesson.screens):
-            problem = items.problem(items.item(Place(sitting.room.lesson, number, {})), answer)
+            problem = items.problem(items.item(Place(sitting.room.lesson, number, {number: locked})), answer)
             if problem is not None:
                 raise problem
-        sitting.seat.keep(number, vote, answer, language=language())
+        sitting.seat.keep(number, vote, answer, language=spoken)
     except Unavailable as error:
         rooms.note_unavailable(error)  # the browser sends it again
     except Unknown:
