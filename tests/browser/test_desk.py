@@ -130,7 +130,7 @@ def test_the_secret_is_in_no_request_no_log_and_no_query_and_an_old_one_opens_no
         assert secret not in written
 
 
-def test_the_projector_shows_the_code_to_the_last_row_and_a_phone_the_whole_desk(school, visit):
+def test_the_class_is_led_by_keys_and_a_phone_shows_the_whole_desk(school, visit):
     key = school.rooms.open(Lesson.read(FILE))
     (ada,) = seats(school.rooms, key.code, "<b>Ada</b>")
     ada.keep(2, 1, "3,9", language="en")
@@ -142,14 +142,25 @@ def test_the_projector_shows_the_code_to_the_last_row_and_a_phone_the_whole_desk
     expect(page.get_by_text("<b>Ada</b>")).to_have_count(0)
 
     page.set_viewport_size({"width": 1280, "height": 720})
-    press(page, "Show the code to the class")
-    expect(page.locator(".projector .qr svg")).to_be_visible()
+    press(page, "Project")
+    expect(page.locator(".projector h1")).to_contain_text("Which word")  # somebody has answered already
     expect(page.locator(".class")).to_have_count(0)
-    sizes = page.locator(".desk :is(h1, p, a, button)").evaluate_all(
+    page.keyboard.press("c")
+    expect(page.locator(".projector .qr svg")).to_be_visible()
+    page.keyboard.press("PageDown")
+    expect(page.locator(".projector .place")).to_have_text("2 of 3")
+    page.keyboard.press("s")
+    expect(page.locator(".projector td", has_text="1")).to_be_visible()
+    expect(page.locator(".true, .run")).to_have_count(0)
+    page.keyboard.press("r")
+    expect(page.locator(".run h2")).to_have_text(["1 of 1 ↻", "The model's own"])
+    expect(page.locator(".run .told").first).to_contain_text("You pointed at the cell")
+    sizes = page.locator(".go, .projector h1, .run p").evaluate_all(
         "all => all.map((element) => parseFloat(getComputedStyle(element).fontSize))"
     )
     assert min(sizes) >= 28
-    press(page, "Back to the desk")
+    assert "Ada" not in page.locator(".desk").inner_text()
+    page.keyboard.press("Escape")
     expect(page.locator(".class")).to_be_visible()
 
 

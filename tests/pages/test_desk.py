@@ -119,6 +119,47 @@ def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(rooms, room, de
     assert "truth" in component(app, "desk")["spreads"][0]["votes"][0]
 
 
+@pytest.mark.parametrize("kind", SCREENS)
+def test_the_class_is_shown_the_question_then_the_spread_then_its_answers_run(
+    rooms, room, desk_of, component, act, kind
+):
+    right, wrong = (SCREENS[kind][nth] or {"choose": "1", "why": "Damn."}[kind] for nth in (1, 2))
+    for nth, answer in enumerate((right, wrong, wrong)):
+        answered(rooms, room, f"Ada {nth}", **{kind: answer})
+    app = act(desk_of(room), do="projector", shown=True)
+    app = act(app, do="screen", number=NUMBERS[kind])
+
+    def wall() -> dict:
+        told = component(app, "desk")
+        assert "Ada" not in json.dumps(told)
+        assert not {"table", "hidden"} & set(told)
+        return told
+
+    assert room.code in wall()["invitation"]["way_in"]
+    [scene] = wall()["spreads"]
+    assert (scene["votes"], "runs" in scene) == ([], False)
+    app = act(app, do="spread")
+    [scene] = wall()["spreads"]
+    typed = kind in ("find", "why")  # what a student has typed is for the teacher
+    assert wall()["note"].startswith("3 have answered") is typed
+    assert [vote["count"] for vote in scene["votes"]] == ([] if typed else [3])
+    assert "truth" not in json.dumps(scene)
+    app = act(app, do="reveal")
+    [scene] = wall()["spreads"]
+    headings = [run["heading"] for run in scene["runs"]]
+    own = [] if kind == "choose" else ["The model's own"]
+    if kind == "draw":
+        assert headings == ["Mean of the class", *own]
+    else:
+        assert headings == ([] if typed else ["2 of 3", "1 of 3"] if right != wrong else ["3 of 3"]) + own
+    assert all(run["sentences"] for run in scene["runs"])
+    assert "Damn." not in json.dumps(wall())
+    if not typed and kind not in ("draw", "choose"):
+        assert [run["right"] for run in scene["runs"]] == [False, True, None]
+    app = act(app, do="projector", shown=False)
+    assert component(app, "desk")["table"]["rows"]
+
+
 def test_names_and_results_are_hidden_until_a_screen_is_revealed(rooms, room, desk_of, component, act):
     answered(rooms, room, "Ada", point="3", cell="9,3")
     app = act(desk_of(room), do="hide")

@@ -57,7 +57,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 // A row of weights as words, each shaded by its weight.
 /** @param {HTMLElement} root @param {RowOfWeights} side */
-function sideOf(root, { heading, words, weights, query }) {
+export function sideOf(root, { heading, words, weights, query }) {
   const colours = themeColours(root);
   const row = make("div", "weights");
   row.dir = isRtl(words) ? "rtl" : "ltr";
@@ -70,7 +70,8 @@ function sideOf(root, { heading, words, weights, query }) {
     row.append(one);
   });
   const side = make("section", "side");
-  side.append(make("p", "name", heading), row);
+  if (heading) side.append(make("p", "name", heading));
+  side.append(row);
   return side;
 }
 

@@ -1,19 +1,20 @@
-// The teacher's desk: the code for the class, its pace, the spread of the screen in hand, and who has answered what. It
-// is drawn anew every two seconds; each part only where it has changed, so that nothing is lost that is scrolled or
-// reached by the keyboard.
+// The teacher's desk: the code for the class, its pace, the spread of the screen in hand, and who has answered what; or
+// what the class is shown (projector.js). It is drawn anew every two seconds; each part only where it has changed, so
+// that nothing is lost that is scrolled or reached by the keyboard.
 
 import { formatted } from "../lesson/formatted.js";
 import { elementIn, make, makeButton, makeSvg, renew, treeOf } from "../page/elements.js";
-import { fill } from "../page/wording.js";
 import { fitHeight } from "../streamlit/adapter.js";
+import { drawQuestion, drawWays, leadByKeys, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
 import { drawTable } from "./table.js";
 
 /**
+ * `hidden` and `table` are of the desk, `shows_code` to `note` of the projector.
  * @typedef {object} DeskPage
  * @property {string} code
  * @property {string} title
- * @property {{ page: string, link: string, qr: { size: number, path: string }, warning: string }} invitation
+ * @property {{ way_in: string, link: string, qr: { size: number, path: string }, warning: string }} invitation
  * @property {string} students
  * @property {boolean} projector
  * @property {string} problem
@@ -22,6 +23,7 @@ import { drawTable } from "./table.js";
  * @property {number} number of the screen in hand
  * @property {number} count
  * @property {string} place
+ * @property {string} part the lesson in hand, of several
  * @property {string} ask
  * @property {boolean} revealed
  * @property {number} vote
@@ -29,11 +31,14 @@ import { drawTable } from "./table.js";
  * @property {boolean} hidden
  * @property {import("./spread.js").SceneSpread[]} spreads
  * @property {import("./table.js").ClassTable} table
+ * @property {boolean} shows_code
+ * @property {boolean} shows_spread
+ * @property {string} note
  */
 
 /**
- * @typedef {{ do: "free" | "here" | "pause" | "reveal" | "again" | "hide" | "projector" | "leave" }
- *   | { do: "screen" | "helped", number: number }} DeskAct
+ * @typedef {{ do: "free" | "here" | "pause" | "reveal" | "again" | "hide" | "code" | "spread" | "leave" }
+ *   | { do: "screen" | "helped", number: number } | { do: "projector", shown: boolean }} DeskAct
  */
 
 const MAX_VOTES = 2;
@@ -46,13 +51,21 @@ export default function ({ data, parentElement, setTriggerValue }) {
   /** @param {DeskAct} what */
   const act = (what) => setTriggerValue("acted", what);
   root.classList.toggle("projector", data.projector);
-  const names = data.projector ? ["invite"] : ["invite", "problem", "pace", "spread", "table"];
+  leadByKeys(root, data, act);
+  const names = data.projector
+    ? [data.shows_code ? "invite" : "question", "ways"]
+    : ["invite", "problem", "pace", "spread", "table"];
   if (root.dataset.parts !== names.join()) root.replaceChildren(...names.map((name) => make("section", name)));
   root.dataset.parts = names.join();
-  part(root, "invite", [data.code, data.invitation, data.students, data.projector, data.title, data.texts], () =>
-    invite(data, act),
-  );
-  if (!data.projector) {
+  if (names.includes("invite"))
+    part(root, "invite", [data.code, data.invitation, data.students, data.projector, data.title, data.texts], () =>
+      invite(data, act),
+    );
+  if (data.projector) {
+    if (!data.shows_code) part(root, "question", { ...data, students: "" }, () => drawQuestion(root, data));
+    const { pace, revealed, vote, shows_code, shows_spread, texts } = data;
+    part(root, "ways", [pace, revealed, vote, shows_code, shows_spread, texts], () => drawWays(data, act));
+  } else {
     elementIn(root, ".problem").setAttribute("role", "alert");
     elementIn(root, ".problem").textContent = data.problem;
     part(root, "pace", [data.pace, data.number, data.ask, data.answered, data.revealed, data.vote, data.texts], () =>
@@ -96,19 +109,22 @@ function showColumn(root, number) {
 }
 
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
-function invite({ code, title, invitation, students, projector, texts }, act) {
+function invite(page, act) {
+  const { code, title, invitation, students, projector, texts } = page;
   const told = make("div", "told");
-  const link = make("a", "link", fill(texts.go_to, { page: invitation.page.replace(/^https?:\/\//, "") }));
+  const link = make("a", "link leads-out", invitation.way_in);
   Object.assign(link, { href: invitation.link, target: "_blank", rel: "noopener noreferrer" });
-  link.classList.add("leads-out");
-  const ways = make("div", "foot");
-  ways.append(makeButton(projector ? texts.projector_off : texts.projector, "hint", () => act({ do: "projector" })));
-  if (!projector) ways.append(makeButton(texts.leave, "quiet", () => act({ do: "leave" })));
-  const heading = make("h1", "", title);
-  const letters = make("p", "code", code);
-  told.append(heading, letters, link);
+  told.append(make("h1", "", title), make("p", "code", code), link);
   if (invitation.warning) told.append(make("p", "problem", invitation.warning));
-  told.append(make("p", "students", students), ways);
+  told.append(make("p", "students", students));
+  if (!projector) {
+    const ways = make("div", "foot");
+    ways.append(
+      startProjecting(page, act),
+      makeButton(texts.leave, "quiet", () => act({ do: "leave" })),
+    );
+    told.append(ways);
+  }
   return [told, qrPicture(invitation.qr, texts.scan)];
 }
 
@@ -126,7 +142,7 @@ function qrPicture({ size, path }, title) {
 }
 
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
-function pace({ pace: { screen, paused }, number, count, place, ask, answered, revealed, vote, texts }, act) {
+function pace({ pace: { screen, paused }, number, count, place, part, ask, answered, revealed, vote, texts }, act) {
   const line = make("div", "ways");
   /** @param {string} text @param {number} by */
   const step = (text, by) => {
@@ -148,7 +164,7 @@ function pace({ pace: { screen, paused }, number, count, place, ask, answered, r
   };
   paces.append(choice("free", screen === null), choice("here", screen !== null), choice("pause", paused));
   const top = make("div", "controls");
-  top.append(line, paces);
+  top.append(line, paces, make("span", "part", part));
   const heading = formatted("h2", "ask", ask);
   const foot = make("div", "foot");
   const reveal = makeButton(revealed ? texts.revealed : texts.reveal, "lock", () => act({ do: "reveal" }));

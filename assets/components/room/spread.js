@@ -26,6 +26,7 @@ import { themeColours } from "../pictures/colours.js";
  * @property {string} [refusal]
  * @property {import("../lesson/screen.js").Question} question
  * @property {VoteSpread[]} votes
+ * @property {import("./projector.js").RunOfClass[]} [runs] for the class, once it is revealed
  * @property {{ matrix_rows: string, matrix_columns: string }} titles
  */
 /** @typedef {{ root: Element, question: any, vote: VoteSpread, scene: SceneSpread, texts: Record<string, string> }} OfVote */

@@ -10,6 +10,7 @@ import { fill } from "../page/wording.js";
  * places of their signs
  * @property {[SignName, string][]} signs
  * @property {number} screens
+ * @property {[title: string, screens: number][]} parts of a class with several lessons
  */
 
 /** @type {Record<SignName, string>} */
@@ -18,7 +19,7 @@ const SHAPES = { empty: "·", answered: "■", unchecked: "≡", right: "●", o
 const TOTALS = ["right", "other", "misread", "unchecked", "answered"];
 
 /** @param {import("./desk.js").DeskPage} page @param {(what: import("./desk.js").DeskAct) => void} act */
-export function drawTable({ table: { rows, screens, signs }, number, hidden, texts }, act) {
+export function drawTable({ table: { rows, screens, parts, signs }, number, hidden, texts }, act) {
   const top = make("div", "controls");
   const hide = makeButton(texts.hide, "choice", () => act({ do: "hide" }));
   hide.setAttribute("aria-pressed", String(hidden));
@@ -48,12 +49,14 @@ export function drawTable({ table: { rows, screens, signs }, number, hidden, tex
     );
     return line;
   });
-  const parts = [make("thead"), make("tbody"), make("tfoot")];
-  parts[0].append(head);
-  parts[1].append(...lines);
-  parts[2].append(total);
+  const groups = make("tr", "lessons");
+  groups.append(columnName(""), ...parts.map(([title, count]) => Object.assign(columnName(title), { colSpan: count })));
+  const [heads, body, foot] = [make("thead"), make("tbody"), make("tfoot")];
+  heads.append(...(parts.length ? [groups] : []), head);
+  body.append(...lines);
+  foot.append(total);
   for (const line of [head, total, ...lines]) line.children[number].classList.add("in-hand");
-  grid.append(...parts);
+  grid.append(heads, body, foot);
   const box = make("div", "scrolls");
   box.tabIndex = 0;
   box.setAttribute("role", "region");

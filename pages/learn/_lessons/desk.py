@@ -1,6 +1,6 @@
 """The teacher's desk of a room: its code for the class, its pace, who has answered what, and the spread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -9,7 +9,7 @@ from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import literal, said, t, templates
 from pages._server import logs, rooms
-from pages.learn._lessons import acts, desk_after, desk_spread, opening, place, signs, texts
+from pages.learn._lessons import acts, desk_after, desk_reveal, desk_spread, opening, place, signs, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ NOW = "desk_now"  # in the session: what is true of one desk until it is left
 ACTS: acts.Acts = {
     "screen": {"number": int},
     "helped": {"number": int},
-    **{what: {} for what in ("free", "here", "pause", "reveal", "again", "hide", "projector", "leave")},
+    "projector": {"shown": bool},
+    **{what: {} for what in ("free", "here", "pause", "reveal", "again", "hide", "code", "spread", "leave")},
 }
 DOOR_ACTS: acts.Acts = {"enter": {"secret": str}}
 _door = components.component(DOOR, "room/door.js")
@@ -98,6 +99,7 @@ def _now(code: str) -> dict[str, Any]:
     held = st.session_state.get(NOW)
     if held is None or held["code"] != code:
         held = {"code": code, "screen": 1, "hidden": False, "problem": "", "known": {}, "answers": (-1, [])}
+        held |= {"shows_code": True, "spread": set()}  # on the projector: the votes whose spread is shown
         st.session_state[NOW] = held
     return held
 
@@ -158,6 +160,7 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
     match acted["do"]:
         case "screen":
             now["screen"] = min(max(acted["number"], 1), len(room.lesson.screens))
+            now["shows_code"] = False
             if room.pace.screen is not None:
                 desk.set_pace(room.pace._replace(screen=now["screen"]))
         case "free":
@@ -174,8 +177,13 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
             desk.helped(acted["number"])
         case "hide":
             now["hidden"] = not now["hidden"]
+        case "code":
+            now["shows_code"] = not now["shows_code"]
+        case "spread":
+            now["spread"] ^= {(screen, room.vote(screen))}
         case "projector":
-            place.go(projector="" if place.projected() else 1)
+            place.go(projector=1 if acted["shown"] else "")
+            now["shows_code"] = not desk.answer_count()  # the class is still coming
             now["whole"] = True
         case "leave":
             place.go(**opening.LEAVE)
@@ -188,7 +196,7 @@ def _screen(room: "Room", now: dict[str, Any]) -> int:
 
 
 def invitation(code: str) -> dict[str, object]:
-    """The invitation that the class is shown: the page, the link that joins the room, and its picture.
+    """The invitation that the class is shown: its way in, the link that joins the room, and its picture.
 
     `warning` says that this machine alone can open them.
     """
@@ -197,7 +205,8 @@ def invitation(code: str) -> dict[str, object]:
     page = rooms.for_others(place.page_address())
     link = f"{page}?room={rooms.rooms().invitation(code)}"
     warning = "" if rooms.is_for_others(page) else t("room.desk_local")
-    return {"page": page, "link": link, "qr": qr.drawn(link), "warning": warning}
+    way_in = t("room.desk_way_in", page=page.partition("://")[2], code=code)
+    return {"way_in": way_in, "link": link, "qr": qr.drawn(link), "warning": warning}
 
 
 def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, object]:
@@ -210,36 +219,61 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         "projector": projected,
         "texts": templates("room.desk_js_"),
     }
-    if projected:
-        return told
     if now["answers"][0] != (count := desk.answer_count()):
         now["answers"] = count, desk.answers()
     answers: list[KeptAnswer] = now["answers"][1]
     signs.learn(now["known"], room.lesson, answers)
     screen = _screen(room, now)
-    vote = room.vote(screen)
+    vote, revealed = room.vote(screen), screen in room.revealed
     number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
-    return told | {
+    told |= {
         "pace": {"screen": room.pace.screen, "paused": room.pace.paused},
         "number": screen,
         "count": len(room.lesson.screens),
         "place": t("lessons.place", number=screen, count=len(room.lesson.screens)),
+        "part": texts.title(room.part(screen)) if len(room.lessons) > 1 else "",
         "ask": texts.ask(Place(room.lesson, screen, {})),
-        "revealed": screen in room.revealed,
+        "revealed": revealed,
         "vote": vote,
         "answered": t("room.desk_answered", answered=number, count=len(students)),
+    }
+    if projected:
+        return told | {"shows_code": now["shows_code"]} | _wall(room, screen, answers, now, number)
+    return told | {
         "hidden": now["hidden"],
-        "spreads": _spreads(room, screen, answers, now["known"]),
+        "spreads": _guarded(lambda: desk_spread.spreads(room, screen, answers, now["known"])),
         "table": _table(room, students, answers, now),
     }
 
 
-def _spreads(
-    room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
-) -> list[dict[str, object]]:
-    """The spreads of a screen; whatever is wrong with one, the desk keeps its controls."""
+def _wall(
+    room: "Room", screen: int, answers: Sequence["KeptAnswer"], now: dict[str, Any], number: int
+) -> dict[str, object]:
+    """The scenes of a screen for the class: the spread once the teacher shows it, the runs once revealed."""
+    revealed = screen in room.revealed
+    shown = revealed or (screen, room.vote(screen)) in now["spread"]
+    typed = room.lesson.screens[screen - 1].question.kind in desk_reveal.TYPED
+
+    def scenes() -> list[dict[str, object]]:
+        spreads = desk_spread.spreads(room, screen, answers, now["known"])
+        if not shown or typed:
+            spreads = [one | {"votes": []} for one in spreads]
+        if not revealed or "refusal" in spreads[0]:
+            return spreads
+        runs = desk_reveal.runs(room, screen, answers)
+        return [one | {"runs": of_scene} for one, of_scene in zip(spreads, runs, strict=True)]
+
+    return {
+        "shows_spread": shown and not typed,
+        "note": t("room.desk_typed", count=number) if shown and typed else "",
+        "spreads": _guarded(scenes),
+    }
+
+
+def _guarded(tell: Callable[[], list[dict[str, object]]]) -> list[dict[str, object]]:
+    """A screen's answers as they are told; whatever is wrong with one, the desk keeps its controls."""
     try:
-        return desk_spread.spreads(room, screen, answers, known)
+        return tell()
     except Exception as error:
         number = logs.failure(error)
         return [{"refusal": t("lessons.cannot_be_asked", reason=f"error {number}")}]
@@ -279,4 +313,5 @@ def _table(
         }
         for one in sorted(students, key=lambda one: (not one.needs_help, one.number))
     ]
-    return {"rows": rows, "screens": len(screens), "signs": list(places)}
+    parts = [[texts.title(one), len(one.screens)] for one in room.lessons] if len(room.lessons) > 1 else []
+    return {"rows": rows, "screens": len(screens), "parts": parts, "signs": list(places)}

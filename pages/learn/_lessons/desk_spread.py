@@ -1,7 +1,7 @@
 """The spread of a screen's answers, drawn on the scene; without the truth until it is revealed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mha_core import MhaError
 from mha_core.lessons.item import Item
@@ -14,35 +14,44 @@ if TYPE_CHECKING:
     from mha_core.room.rooms import KeptAnswer, Room
 
 
+class AskedScene(NamedTuple):
+    """A scene about which a screen asks, with the answers of those who were asked in these languages."""
+
+    item: Item
+    answers: list["KeptAnswer"]
+    languages: list[str]
+
+
+def scenes(room: "Room", screen: int, answers: Sequence["KeptAnswer"]) -> list[AskedScene]:
+    """The scenes of a screen; languages may have their own. Raises `MhaError` where nothing can be asked."""
+    here = [one for one in answers if one.screen == screen]
+    by_scene: dict[str, AskedScene] = {}
+    for spoken in sorted({one.language for one in here} or {language()}):
+        asked = signs.item(room.lesson, screen, spoken)
+        if isinstance(asked, MhaError):
+            raise asked
+        scene = by_scene.setdefault(asked.scene.link(), AskedScene(asked, [], []))
+        scene.answers.extend(one for one in here if one.language == spoken)
+        scene.languages.append(spoken)
+    return list(by_scene.values())
+
+
 def spreads(
     room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
 ) -> list[dict[str, object]]:
-    """A spread for each scene that was asked about, with its votes; languages may have their own scenes."""
-    here = [one for one in answers if one.screen == screen]
-    by_scene: dict[str, tuple[Item, list[KeptAnswer], list[str]]] = {}
-    for spoken in sorted({one.language for one in here} or {language()}):
-        asked = signs.item(room.lesson, screen, spoken)
-        of_language = [one for one in here if one.language == spoken]
-        if isinstance(asked, MhaError):
-            told: dict[str, object] = {"refusal": t("lessons.cannot_be_asked", reason=said(asked))}
-            return [told]
-        _, same, languages = by_scene.setdefault(asked.scene.link(), (asked, [], []))
-        same += of_language
-        languages.append(spoken)
-    return [
-        _of_scene(asked, room, screen, same, known, languages if len(by_scene) > 1 else [])
-        for asked, same, languages in by_scene.values()
-    ]
+    """A spread for each scene that was asked about, with its votes."""
+    try:
+        asked = scenes(room, screen, answers)
+    except MhaError as error:
+        return [{"refusal": t("lessons.cannot_be_asked", reason=said(error))}]
+    several = len(asked) > 1
+    return [_of_scene(one, room, screen, known, named=several) for one in asked]
 
 
 def _of_scene(
-    asked: Item,
-    room: "Room",
-    screen: int,
-    answers: Sequence["KeptAnswer"],
-    known: signs.Known,
-    languages: list[str],
+    scene: AskedScene, room: "Room", screen: int, known: signs.Known, *, named: bool
 ) -> dict[str, object]:
+    asked, answers, languages = scene
     revealed = screen in room.revealed
     spoken = {one.answer: one.language for one in answers}
 
@@ -63,7 +72,7 @@ def _of_scene(
         "heading": t(
             "room.desk_asked_in", language=joined(catalogue(one)["language.name"] for one in languages)
         )
-        if languages
+        if named
         else "",
         "question": question_data.data(asked),
         "votes": votes,

@@ -32,7 +32,7 @@ _reveal = components.component(
 def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:
     run = item.run(answer)
     projected = place.projected()
-    sides, matrices = _sides(item, answer, run), matrices_of(item.question)
+    sides, matrices = sides_of(item, answer, run), matrices_of(item.question)
     if not projected:
         if not matrices:
             pair.view(sides, key="lesson_view", compact=True)
@@ -47,9 +47,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
     _reveal(
         key=KEY,
         data={
-            "sides": [_in_words(side) for side in sides]
-            if projected and shows_weights(item.question)
-            else [],
+            "sides": [row_of(side) for side in sides] if projected and shows_weights(item.question) else [],
             "sentences": [pieces(one) for one in interpretation.sentences(item, answer, run)],
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
@@ -121,7 +119,7 @@ def looks(scene: Scene) -> list[dict[str, str]]:
     return [{"text": name, "href": f"./{page}?{link}{own}"} for page, name in pages.items()]
 
 
-def _sides(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
+def sides_of(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
     """The run of the answer and the model's own; this alone where the answer runs nothing."""
     layer, head, query = item.place
     question = item.question
@@ -150,7 +148,7 @@ def _of_picture(number: int, answer: str) -> str:
     return t("lessons.side_picture", number=number)
 
 
-def _in_words(side: pair.PairSide) -> dict[str, object]:
+def row_of(side: pair.PairSide) -> dict[str, object]:
     """A row as words with their weights, which a class can read from the last row."""
     layer = side.trace.layers[side.layer]
     return {
