@@ -351,7 +351,7 @@ def _free_port() -> int:
 
 def _check_lesson(word: str) -> int:
     """Print what is wrong in a lesson, or each screen with the margin of its key; 1 where something is."""
-    from mha_core.lessons.lesson import Lesson, LessonError
+    from mha_core.lessons.lesson import MAX_WORDS, Lesson, LessonError, in_language, screen_lines
 
     try:
         lesson = Lesson.open(word)
@@ -359,13 +359,15 @@ def _check_lesson(word: str) -> int:
         for line, message in error.problems:
             print(f"{word}:{line}: {message}")
         return 1
-    wrong = 0
+    wrong, lines = 0, screen_lines(Path(word).read_text(encoding="utf-8"))
     for language in lesson.languages:
         refused = dict(lesson.check(language))
         wrong += len(refused)
         for number, screen in enumerate(lesson.screens, start=1):
-            place = f"{word}: screen {number} ({language}), {screen.question.kind}"
+            place = f"{word}:{lines[number - 1]}: screen {number} ({language}), {screen.question.kind}"
             print(f"{place}: {refused.get(number) or _key_of(screen.item(language))}")
+            if (count := len(in_language(screen.ask, language).split())) > MAX_WORDS:
+                print(f"{place}: the question has {count} words; {MAX_WORDS} are enough before the first act")
     return 1 if wrong else 0
 
 

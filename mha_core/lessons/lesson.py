@@ -39,6 +39,7 @@ MAX_BYTES = 64_000  # of a file
 MAX_SCREENS = 24
 MAX_MINUTES = 120
 MAX_TEXT = 600  # characters of a text
+MAX_WORDS = 40  # of a question: a longer one is named by `headscope lesson check`
 MAX_LINK = 2_000  # characters
 MAX_DOTS = 200  # of a line: a parser takes a time that grows with the square of a dotted key
 MAX_PROBLEMS = 20  # that are told of one file
@@ -47,6 +48,7 @@ TEXTS = ("title", "goal", "paper")  # of a lesson
 SCREEN = ("kind", "scene", "ask", "notice", "hints", "light")  # fields of every screen
 N_HINTS = 2  # texts; the third rung is a like case
 ANY = "*"  # the language of a text that is in no language's table
+SCREEN_LINE = re.compile(r"\s*\[\[\s*screens\s*\]\]")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]{2,4})?")
 Words = Mapping[str, str]  # a text by its language
 Several = Mapping[str, tuple[str, ...]]  # texts by their language
@@ -186,6 +188,11 @@ def in_language(words: Several, language: str) -> tuple[str, ...] | Literal[""]:
 def in_language(words: Words | Several, language: str) -> Any:
     """The words in a language, else those for all, in English, or in the first language; "" without any."""
     return next((words[one] for one in (language, ANY, "en") if one in words), next(iter(words.values()), ""))
+
+
+def screen_lines(text: str) -> list[int]:
+    """The lines of a file, from 1, on which its screens begin."""
+    return [at for at, line in enumerate(text.splitlines(), start=1) if SCREEN_LINE.match(line)]
 
 
 def settings_of(kind: type[Question]) -> tuple[str, ...]:
@@ -429,7 +436,7 @@ class _Reader:
         """The lines of the fields by the number of their screen, 0 for the lesson; "" is where it begins."""
         found, screen = {(0, ""): 1}, 0
         for at, line in enumerate(self.text.splitlines(), start=1):
-            if re.match(r"\s*\[\[\s*screens\s*\]\]", line):
+            if SCREEN_LINE.match(line):
                 screen += 1
                 found[screen, ""] = at
             elif named := re.match(r"\s*([\w-]+)(?:\s*\.\s*([\w-]+))?", line):

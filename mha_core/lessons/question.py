@@ -24,13 +24,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, pairwise, zip_longest
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mha_core.attention.edits import Edit, Hide, Output, Weights
 from mha_core.errors import MhaError, Phrase, listed, one_of, shown
-from mha_core.focus.token_names import as_number
+from mha_core.focus.token_names import as_number, position
 from mha_core.lessons.item import Item, Key, Question
 from mha_core.lessons.sentences import variants
 from mha_core.scene import changes
@@ -40,6 +40,8 @@ from mha_core.traces.answers import is_known
 MARGIN = 0.2  # of a weight, to the next: what is closer is ambiguous
 DRAWN = 0.25  # of the total variation between a drawn row and the true one: closer is right
 ON_LINE = 0.1  # of a line's length between an estimate and the number: closer is right
+COMPUTED = 0.02  # the same of a number that can be computed from what the screen shows
+MAX_GIVEN = 8  # numbers in a row of what is shown to compute with
 MAX_HEADS = 8  # to put in order
 MAX_TEXT = 600  # characters of a typed answer
 NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII)  # as a browser writes it
@@ -253,24 +255,86 @@ class Choose(Question):
         return self.pictures(item)[int(answer) - 1].scene, ()
 
 
+class Given(NamedTuple):
+    """Numbers that are shown before the answer: rows with their names, under the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: dict[str, np.ndarray]  # (column,) each
+
+    @property
+    def products(self) -> np.ndarray:
+        """The product of the two rows in each column. (column,)"""
+        one, other = self.rows.values()
+        return one * other
+
+
 @dataclass(frozen=True)
 class Estimate(Question):
     """A number on a line: a count is right if it is exact, any other number within a tenth of the line.
 
     "weight" and "score" are the weight and the scaled score of the token and the looked-at word; "row_sum" is
     what the token's row would sum to if softmax went over the whole matrix; "d_k" is the width of a head's
-    keys; "cache" is how many numbers of keys and values the layer keeps of each token. Run, a weight becomes
-    the weight, and the rest of the row is scaled to fill up 1; a sum becomes that of the row.
+    keys; "cache" is how many numbers the layer keeps of each token; "concat" is the width of all heads side
+    by side; "output" and "result" are the first number of the head's output, and of concat W^O, at the token.
+    Run, a weight becomes the weight, and the rest of the row is scaled to fill up 1; a sum becomes that of
+    the row.
+
+    What the number follows from is shown where it is `given`, as with "output" and "result" always: then the
+    number is to be computed, and right within a fiftieth of the line.
     """
 
     kind: ClassVar[str] = "estimate"
     quantity: str = "weight"
+    given: bool = False
 
-    QUANTITIES: ClassVar[tuple[str, ...]] = ("weight", "score", "row_sum", "d_k", "cache")
-    COUNTS: ClassVar[tuple[str, ...]] = ("d_k", "cache")
+    QUANTITIES: ClassVar[tuple[str, ...]] = (
+        *("weight", "score", "row_sum", "d_k", "cache", "concat", "output", "result"),
+    )
+    COUNTS: ClassVar[tuple[str, ...]] = ("d_k", "cache", "concat")
+    GIVEN: ClassVar[tuple[str, ...]] = ("score", "weight", "output", "result")  # can be computed by hand
 
     def __post_init__(self) -> None:
         one_of("quantity", self.quantity, self.QUANTITIES)
+        if not isinstance(self.given, bool) or (self.given and self.quantity not in self.GIVEN):
+            raise MhaError(
+                "given is true for a quantity that can be computed by hand, {quantities}, else false.",
+                quantities=listed(self.GIVEN, "or"),
+            )
+        if self.quantity in ("output", "result"):
+            object.__setattr__(self, "given", True)
+
+    def shown(self, item: Item) -> Given | None:
+        """The numbers to compute with; None where none are shown. Raises `MhaError` for too many."""
+        if not self.given:
+            return None
+        layer, head, token = item.place
+        of_layer = item.trace.layers[layer]
+        match self.quantity:
+            case "score":
+                key = of_layer.k[of_layer.kv_head(head), item.looked_at]
+                given = Given(_numbered(len(key)), {"q": of_layer.q[head, token], "k": key})
+            case "weight":
+                given = Given(item.words, {"scores": of_layer.masked(head, rows=[token])[0]})
+            case "output":
+                values = of_layer.v[of_layer.kv_head(head), :, 0]
+                given = Given(item.words, {"weights": item.row, "values": values})
+            case _:
+                concat = of_layer.concat(rows=[token])[0]
+                given = Given(_numbered(len(concat)), {"concat": concat, "w_o": self._column(item)})
+        if len(given.columns) > MAX_GIVEN:
+            raise MhaError(
+                "To compute with, a screen shows at most {limit} numbers in a row; here there are {count}.",
+                limit=MAX_GIVEN,
+                count=len(given.columns),
+            )
+        return given
+
+    def _column(self, item: Item) -> np.ndarray:
+        """The first column of W^O. Raises `MhaError` where the layer's is not known. (h · d_v,)"""
+        w_o = item.trace.layers[item.place[0]].projections.w_o
+        if w_o is None:
+            raise MhaError("The W^O of this layer is not known.")
+        return w_o[:, 0].numpy()
 
     def number(self, item: Item) -> float:
         layer, head, token = item.place
@@ -286,7 +350,16 @@ class Estimate(Question):
                 return float(sums[token] / sums.sum())
             case "d_k":
                 return float(of_layer.d_k)
+            case "concat":
+                return float(of_layer.n_heads * of_layer.d_v)
+            case "output" | "result":
+                given = self.shown(item)
+                assert given is not None
+                return float(given.products.sum())
             case _:
+                latent = of_layer.about.latent  # kept in place of keys and values
+                if latent is not None:
+                    return float(latent.kv_rank + (latent.rotary_width or 0))
                 return float(of_layer.n_kv_heads * (of_layer.d_k + of_layer.d_v))
 
     def line(self, item: Item) -> tuple[float, float]:
@@ -300,6 +373,11 @@ class Estimate(Question):
                 scores = of_layer.scaled(item.place[1])
                 end = _round_up(float(np.abs(scores[np.isfinite(scores)]).max()))
                 return -end, end
+            case "output" | "result":
+                given = self.shown(item)
+                assert given is not None
+                end = _round_up(float(np.abs(given.products).sum()))
+                return -end, end
             case "d_k":
                 return 0.0, float(d_model)
             case _:
@@ -307,9 +385,11 @@ class Estimate(Question):
 
     def key(self, item: Item) -> Key:
         (low, high), number = self.line(item), self.number(item)
+        self.shown(item)  # it says where that would be too much
         if not math.isfinite(number):
             raise MhaError("The cell is masked: it has no score.")
-        margin = abs(number - (low + high) / 2) / (high - low) - ON_LINE
+        near = COMPUTED if self.given else ON_LINE
+        margin = abs(number - (low + high) / 2) / (high - low) - near
         if margin <= 0:
             raise MhaError("The number is close to the middle of the line, so that a guess would be right.")
         return Key((f"{number:.4g}",), margin)
@@ -336,7 +416,8 @@ class Estimate(Question):
     def tolerance(self, item: Item) -> float:
         """The largest distance between a right estimate and the number; 0 for a count."""
         low, high = self.line(item)
-        return 0.0 if self.quantity in self.COUNTS else ON_LINE * (high - low)
+        near = COMPUTED if self.given else 0.0 if self.quantity in self.COUNTS else ON_LINE
+        return near * (high - low)
 
     def executed(self, item: Item, answer: str) -> tuple[Scene | None, Sequence[Edit]]:
         number = self._read(item, answer)
@@ -437,7 +518,8 @@ class Flip(Question):
 class Find(Question):
     """A sentence in which a `condition` holds, which is scored by running it.
 
-    "other_answer": one word of the scene's sentence is another, and so is the model's answer at the token.
+    "other_answer": one word of the scene's sentence is another, and the model's answer at the token is a word
+    in another place.
     "disagrees": the head looks most at another word than the model answers. "unsure": no answer at the token
     has a probability of 0.3.
     """
@@ -489,8 +571,15 @@ class Find(Question):
             keys = found.trace.layers[found.place[0]].sides.keys
             return keys.pieces[int(found.row.argmax())].casefold() != answer[0][0].casefold()
         own, same_length = item.answer, len(item.trace.tokens) == len(found.trace.tokens)
-        is_other = own is not None and answer[0][0] != own[0][0]
+        is_other = own is not None and answer[0][0] != own[0][0] and not self.renames(item, found)
         return is_other and same_length and self.changed(item, text) == 1
+
+    def renames(self, item: Item, found: Item) -> bool:
+        """Whether the answer in another sentence stands where the model's own stood: a word in its place."""
+        places = [
+            position(one.trace.tokens, one.answer[0][0]) if one.answer else None for one in (item, found)
+        ]
+        return places[0] is not None and places[0] == places[1]
 
     def changed(self, item: Item, text: str) -> int:
         """How many words of a text are other ones than those of the item in the same places."""
@@ -622,6 +711,10 @@ def _largest(item: Item) -> Key:
             two=float(item.row[order[min(1, len(order) - 1)]]),
         )
     return Key((str(order[0] + 1),), margin)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(str(at + 1) for at in range(count))
 
 
 def _looking(item: Item, row: int, key: int) -> Weights:

@@ -204,6 +204,11 @@ def number(value: float) -> str:
     return f"{'−' if value < 0 else ''}{abs(value):.4g}"
 
 
+def hundredths(value: float) -> str:
+    """A number with two digits, as one writes it to compute by hand."""
+    return f"{value:z.2f}".replace("-", "−")
+
+
 def signed(value: float, form: str = "z.4g") -> str:
     """A number in a sentence that may be negative: with a minus sign, as in pictures, and never -0."""
     return literal(format(value, form).replace("-", "−"))

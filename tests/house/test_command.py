@@ -423,9 +423,11 @@ def test_a_lesson_opens_in_the_app(tmp_path, started):
 
 
 def test_a_checked_lesson_says_how_clear_each_question_is(tmp_path, capsys):
-    path = lesson_file(tmp_path, LESSON.format(word="How"))
+    path = lesson_file(tmp_path, LESSON.format(word="How") + f'\nask = "{"word " * 57}"')
     assert command.main(["lesson", "check", path]) == 0
-    assert capsys.readouterr().out.startswith(f"{path}: screen 1 (en), point: are (margin 0.")
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}:2: screen 1 (en), point: are (margin 0.")
+    assert "the question has 57 words" in said
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,14 @@ def agrees(item: Item) -> bool:
                 "score": scores[token, item.looked_at],
                 "row_sum": (np.exp(scores) / np.exp(scores).sum())[token].sum(),
                 "d_k": item.scene.d_model / item.scene.h,
-                "cache": 2 * 64 // (2 if item.scene.architecture == "grouped-query" else 1),
+                "cache": {"latent": 32, "grouped-query": 64, "multi-query": 32}.get(
+                    item.scene.architecture, 128
+                ),
+                "concat": item.scene.h * item.trace.layers[layer].d_v,
+                "output": (
+                    row * item.trace.layers[layer].v[head % len(item.trace.layers[layer].v), :, 0]
+                ).sum(),
+                "result": item.trace.layers[layer].result(rows=[token])[0, 0],
             }[question.quantity]
             return math.isclose(float(key.answers[0]), number, rel_tol=2e-3, abs_tol=1e-3)
         case Flip():

@@ -25,7 +25,7 @@ FIELDS = {"kind", "words", "queries", "query"}
 MORE_FIELDS = {
     "order": {"heads"},
     "choose": {"pictures"},
-    "estimate": {"low", "high", "quantity", "key"},
+    "estimate": {"low", "high", "quantity", "key", "given"},
     "flip": {"changes", "heads_of_layers"},
     "find": {"text"},
 }

@@ -22,7 +22,7 @@ from mha_core.lessons.question import (
     written_row,
 )
 from mha_core.training.written import written
-from tests.lessons.items import MODELS, QUESTIONS, count, tracer
+from tests.lessons.items import MODELS, QUESTIONS, agrees, count, tracer
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = TIRED.replace("tired", "wide")
@@ -42,6 +42,9 @@ def test_no_item_has_another_key_than_its_trace_and_none_is_ambiguous(kind, lang
     assert (counts.kept, counts.wrong, counts.ambiguous) == (3, [], [])
 
 
+# A model that is small enough to compute with by hand.
+TINY = "text=Fish swim in the river.&source=random&d_model=8&h=2&seed=2&bias=false&layer=1"
+TINY += "&token=swim&key_token=Fish"
 # Heads whose order is clear, of a model with eight.
 EIGHT = f"text={TIRED}&h=8&layer=2&token=it&heads=1,2,7"
 # Of each question an answer that is right, one of somebody who has misread it, and one that is wrong.
@@ -60,7 +63,14 @@ ANSWERS = [
     (Flip(("off",)), IT, "off,layer=2,head=1", None, "off,layer=2,head=4"),
     (Find(), IT, WIDE, None, TIRED),
     (Find(), IT, WIDE, None, f"{WIDE} The"),  # a word is changed and another one added
-    (Find(), IT, TIRED.replace("animal", "dog"), None, TIRED.replace("too tired", "wide")),
+    (Find(), IT, WIDE, None, TIRED.replace("animal", "dog")),  # a new name in the answer's place
+    (Find(), IT, WIDE, None, TIRED.replace("too tired", "wide")),
+    (Estimate("score", given=True), TINY, "1.2", None, "2.36"),  # not divided by √d_k
+    (Estimate("weight", given=True), TINY, "0.25", None, "0.29"),
+    (Estimate("output"), TINY, None, None, "0.5"),
+    (Estimate("result"), TINY.replace("d_model=8", "d_model=4"), None, None, "0"),
+    (Estimate("concat"), TINY.replace("d_model=8", "d_model=8&d_v=10"), "20", None, "19"),
+    (Estimate("cache"), f"{IT}&architecture=latent", "32", None, "128"),
     (Choose(f"text={WIDE}&layer=2&head=1&token=it"), IT, None, None, None),
 ]
 
@@ -72,7 +82,8 @@ def test_an_answer_is_right_misread_or_wrong_by_what_the_model_does(question, li
     asked = item(question, link)
     if right is None:
         right = asked.key.answers[0]
-        other = {"1": "2", "2": "1"}[right]
+        other = other or {"1": "2", "2": "1"}[right]
+    assert agrees(asked)
     assert (asked.is_right(right), asked.misreads(right)) == (True, False)
     assert (asked.is_right(other), asked.misreads(other)) == (False, False)
     assert misread is None or (not asked.is_right(misread) and asked.misreads(misread))
@@ -221,6 +232,10 @@ def test_a_question_is_about_any_source_that_has_a_trace():
     assert item(Estimate("weight"), causal).key.answers == ("1",)
     shared = item(Estimate("cache"), f"text={TIRED}&architecture=multi-query&layer=2&token=it")
     assert shared.key.answers == ("32",)
+    with pytest.raises(mha.MhaError, match="at most 8 numbers in a row; here there are 13"):
+        _ = item(Estimate("output"), IT).key
+    with pytest.raises(mha.MhaError, match="computed by hand"):
+        Estimate("cache", given=True)
     other = replace(item(Point(), causal), question=Draw())
     with pytest.raises(mha.MhaError):
         _ = other.key  # with one visible word an even row is the row

@@ -122,9 +122,17 @@ def seen(item: Item) -> tuple:
     ("lesson_", "screen", "answer", "matrices", "own"),
     [
         ("several-heads", 3, "1", None, "In your picture the weight of it on "),  # of tired and wide
-        ("several-heads", 4, "1,2,7", None, "By entropy (spread), the order is head 7 ("),
-        ("query-key-value", 1, "32", ["q", "k"], "Each query and each key of this head has 16 numbers."),
-        ("query-key-value", 3, "1", ["scaled"], "The score of booked and room is 7.961."),
+        ("several-heads", 4, "1,2,4", None, "By entropy (spread), the order is head 2 ("),
+        ("query-key-value", 1, "32", ["q", "k"], "Each query and each key of this head has 8 numbers."),
+        (
+            "query-key-value",
+            3,
+            "1",
+            ["scaled"],
+            "The score of swim and Fish is 1.179. The products are (−0.07) + ",
+        ),
+        ("one-number", 3, "1", ["output"], "Weight times value, word by word: "),
+        ("one-output", 2, "1", ["concat", "result"], "Product by product: "),
         ("what-is-kept", 1, "64", ["k", "v"], "This layer keeps 128 numbers of each token."),
     ],
 )
@@ -160,7 +168,7 @@ TOLD = {
     "point": ("You pointed at street. With all the weight there, asked", "Its own row gives animal 0."),
     "cell": ("You pointed at the cell where animal looks at it.", "The row of it has its largest weight, 0."),
     "draw": ("You gave street 60%, animal 40%. With your row, asked", "Its own row gives animal 0."),
-    "order": ("You put head 4 first. With head 4 switched off, asked", "By weight, the order is head 1 ("),
+    "order": ("Your order is head 4", "By weight, the order is head 1 ("),
     "choose": ("You chose picture ", "In your picture the weight of it on "),
     "estimate": ("You said 0.1. With that weight on animal, asked", "Its own weight on animal is 0."),
     "flip": ("You blocked it from seeing cross. Then asked", "Without the change, the model says animal ("),
@@ -200,6 +208,13 @@ def test_a_locked_answer_is_run_and_stands_in_the_link(
             draws(app, *traces, key="lesson_view")
     yours, own = told(component, app)
     assert (yours.startswith(TOLD[kind][0]), own.startswith(TOLD[kind][1])) == (True, True)
+
+
+def test_a_new_name_for_the_answer_is_told_to_be_none(lesson, component, act):
+    answer = "The dog didn't cross the street because it was too tired."
+    app = act(lesson(NUMBERS["find"]), do="lock", answer=answer)
+    assert "the new word in the same place" in told(component, app)[0]
+    assert not component(app, "lesson_reveal")["right"]
 
 
 def test_a_found_sentence_with_two_other_words_is_told_so(lesson, component, act):
@@ -307,7 +322,7 @@ def test_a_code_has_bounds_and_what_is_none_is_left_out():
 def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, component, english, act):
     app = opened_on(PAGE, lesson="heads", answers="1.zh-2", lang="en")
     data = component(app, "lesson")
-    assert (data["question"]["words"][1], "**它**" in data["ask"]) == ("动物", True)
+    assert (data["question"]["words"][1], "**它**" in data["ask"]) == ("卡车", True)
     assert component(app, "lesson_reveal")["mark"] == english("lessons.right")
     app = act(app, do="go", number=2)
     assert component(app, "lesson")["question"]["words"][1] == "The"
@@ -315,7 +330,7 @@ def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, compo
 
 
 def test_a_word_that_the_mask_hides_is_named_as_the_reason(opened_on, component):
-    app = opened_on(PAGE, lesson="order-and-masks", screen=5, answers="5.en-12")
-    assert "it cannot see wide: it comes later." in told(component, app)[0].replace("\u2068", "").replace(
+    app = opened_on(PAGE, lesson="order-and-masks", screen=5, answers="5.en-10")
+    assert "it cannot see sweet: it comes later." in told(component, app)[0].replace("\u2068", "").replace(
         "\u2069", ""
     )

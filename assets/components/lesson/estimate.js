@@ -3,16 +3,18 @@ import { make } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 
 const LINE_STEPS = 100; // of a line whose numbers are not whole
+const COUNTS = ["d_k", "cache", "concat"]; // quantities that are whole numbers
 
 /**
  * @typedef {import("./words.js").QuestionSentence & { kind: "estimate", low: number, high: number, quantity: string,
- *   key: number | null }} EstimateQuestion
+ *   key: number | null, given: Given | null }} EstimateQuestion
+ * @typedef {{ columns: string[], rows: { name: string, values: string[] }[] }} Given numbers to compute with
  */
 
 /** @param {import("./screen.js").Asked<EstimateQuestion>} asked */
 export function estimate({ question, texts, answer, change }) {
   const { low, high, quantity } = question;
-  const whole = quantity === "d_k" || quantity === "cache";
+  const whole = COUNTS.includes(quantity);
   const step = whole ? 1 : (high - low) / LINE_STEPS;
   const digits = whole ? 0 : Math.max(0, Math.ceil(-Math.log10(step)));
   /** @param {number} number */
@@ -42,6 +44,31 @@ export function estimate({ question, texts, answer, change }) {
   });
   const scale = make("div", "ends");
   scale.append(make("span", "", ends.low), make("span", "", plain((low + high) / 2)), make("span", "", ends.high));
+  if (question.given) box.append(tableOf(question.given));
   box.append(number, handle, scale);
   return box;
+}
+
+/** @param {Given} given */
+export function tableOf({ columns, rows }) {
+  const table = make("table", "given");
+  const head = make("tr");
+  head.append(make("td"), ...columns.map((name) => headOf("col", name)));
+  table.append(head);
+  for (const { name, values } of rows) {
+    const row = make("tr");
+    row.append(headOf("row", name), ...values.map((value) => make("td", "", value)));
+    table.append(row);
+  }
+  const scrolls = make("div", "scrolls");
+  scrolls.append(table);
+  return scrolls;
+}
+
+/** @param {string} scope @param {string} name */
+function headOf(scope, name) {
+  const head = make("th");
+  head.scope = scope;
+  head.append(make("bdi", "", name));
+  return head;
 }

@@ -25,7 +25,7 @@ from mha_core.lessons.question import (
 from mha_core.scene import changes
 from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
-from pages._kit.text import isolated, joined, number, paragraph, said, short, t
+from pages._kit.text import hundredths, isolated, joined, number, paragraph, said, short, t
 
 MARKS = "\x02", "\x03"  # around a word
 MAX_NAMED = 3  # words of a row
@@ -98,12 +98,13 @@ def _draw(item: Item, answer: str, run: Run) -> tuple[str, str]:
 def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
     question = item.question
     assert isinstance(question, Order)
-    first = answer.partition(",")[0]
+    order = answer.split(",")
+    first, named = order[0], joined(t("lessons.head", head=head) for head in order)
     heads = [int(head) for head in item.key.answers[0].split(",")]
     measured = joined(
         t("lessons.head_is", head=head, value=f"{question.measure(item, head - 1):.3g}") for head in heads
     )
-    given, condition = t("lessons.gave_order", head=first), t("lessons.if_off", head=first)
+    given, condition = t("lessons.gave_order", list=named), t("lessons.if_off", head=first)
     fact = t(f"lessons.fact_order_{question.by}", list=measured)
     return _yours(given, item, run, condition), _own(fact, item)
 
@@ -165,13 +166,33 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
         return _yours(given, item, run, t("lessons.if_row_sum")), paragraph([_own(fact, item), within])
     if question.quantity in question.COUNTS:
         return given, t(f"lessons.fact_{question.quantity}", number=number(question.number(item)))
+    computed = _computed(item, question)
+    if question.quantity in ("output", "result"):
+        return given, paragraph([computed, within])
     key = word(item.words[item.looked_at])
     if question.quantity == "score":
         query = word(item.queries[item.place[2]])
         fact = t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
-        return given, paragraph([fact, within])
+        return given, paragraph([fact, computed, within])
+    within = paragraph([computed, within])
     fact = t("lessons.fact_weight", key=key, weight=short(question.number(item)))
     return _yours(given, item, run, t("lessons.if_weight", key=key)), paragraph([_own(fact, item), within])
+
+
+def _computed(item: Item, question: Estimate) -> str:
+    """How the number follows from what was shown; "" where nothing was."""
+    shown = question.shown(item)
+    if shown is None:
+        return ""
+    if question.quantity == "weight":
+        parts = np.exp(shown.rows["scores"].astype(float))
+        told = {"part": number(float(parts[item.looked_at]))}
+    else:
+        parts = shown.products
+        told = {"root": number(1 / item.trace.layers[item.place[0]].scale)}
+    terms = " + ".join(hundredths(part) if part >= 0 else f"({hundredths(part)})" for part in parts.tolist())
+    total, result = number(float(parts.sum())), hundredths(question.number(item))
+    return t(f"lessons.computed_{question.quantity}", terms=terms, sum=total, number=result, **told)
 
 
 def _flip(item: Item, answer: str, run: Run) -> tuple[str, str]:
@@ -203,6 +224,8 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
     changed = question.changed(item, answer)
     if question.condition == "other_answer" and changed > 1:
         told = paragraph([told, t("lessons.find_changed", count=changed)])
+    elif question.condition == "other_answer" and question.renames(item, found) and changed:
+        told = paragraph([told, t("lessons.find_renamed")])
     return told, own
 
 

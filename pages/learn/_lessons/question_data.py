@@ -4,6 +4,7 @@ import numpy as np
 
 from mha_core.lessons.item import Item
 from mha_core.lessons.question import Cell, Choose, Estimate, Find, Flip, Order
+from pages._kit.text import hundredths, isolated, t
 
 HIDDEN_WORD = "…"  # in place of a word that would say which picture is which
 
@@ -21,7 +22,8 @@ def data(item: Item) -> dict[str, object]:
         case Estimate() as question:
             low, high = question.line(item)
             key = item.looked_at if item.scene.focus.key_token else None
-            return told | {"low": low, "high": high, "quantity": question.quantity, "key": key}
+            line = {"low": low, "high": high, "quantity": question.quantity, "key": key}
+            return told | line | {"given": _given(item, question)}
         case Flip() as question:
             heads = [layer.n_heads for layer in item.trace.layers]
             return told | {"changes": question.changes, "heads_of_layers": heads}
@@ -29,6 +31,24 @@ def data(item: Item) -> dict[str, object]:
             return told | {"text": item.scene.text}
         case _:
             return told
+
+
+def _given(item: Item, question: Estimate) -> dict[str, object] | None:
+    """The numbers to compute with, as a person writes them down; None where none are shown."""
+    given = question.shown(item)
+    if given is None:
+        return None
+    words = {"query": isolated(item.queries[item.place[2]]), "head": item.place[1] + 1}
+    if item.scene.focus.key_token:
+        words["key"] = isolated(item.words[item.looked_at])
+    rows = [
+        {
+            "name": t(f"lessons.given_{name}", **words),
+            "values": [hundredths(value) for value in values.tolist()],
+        }
+        for name, values in given.rows.items()
+    ]
+    return {"columns": given.columns, "rows": rows}
 
 
 def _pictures(item: Item) -> list[dict[str, object]]:

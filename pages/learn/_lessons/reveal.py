@@ -21,6 +21,9 @@ MATRICES = {
     "score": ("scaled",),
     "d_k": ("q", "k"),
     "cache": ("k", "v"),
+    "concat": ("concat",),
+    "output": ("output",),
+    "result": ("concat", "result"),
 }
 PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 
