@@ -35,7 +35,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "embeddings": ("axes", "word", "classes"),
     "cost": tuple(f"cost_{name}" for name in COST),
     "train": ("train_view", *(f"train_{name}" for name in TRAINING), "width"),
-    "lessons": ("lesson", "screen", "answers", "like", "projector", "lesson_file"),
+    "lessons": ("lesson", "screen", "answers", "like", "projector", "worksheet", "lesson_file"),
     "cases": (),
     "model": ("place", "mixer_head"),
     "atlas": ("atlas", *(f"atlas_{name}" for name in ATLAS)),

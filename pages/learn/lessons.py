@@ -1,6 +1,6 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
-from pages.learn._lessons import acts, cards, desk, editor, ending, place, screen, seat
+from pages.learn._lessons import acts, cards, desk, editor, ending, place, screen, seat, worksheet
 
 acts.begin()
 here = None if place.room_code() else place.opened()
@@ -13,6 +13,8 @@ elif place.is_making():
     editor.page()
 elif here is None:
     cards.page()
+elif place.prints():
+    worksheet.page(here.lesson)
 else:
     editor.way_back(here)
     if here.number > len(here.lesson.screens):

@@ -9,8 +9,8 @@ import pytest
 from mha_core import resources
 from mha_core.focus.focus import Focus
 from mha_core.lessons.item import Item, Locked
-from mha_core.lessons.lesson import Lesson, shipped
-from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point
+from mha_core.lessons.lesson import ANY, Lesson, shipped
+from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point, scene_of
 from pages.learn._lessons import answers, library, reveal
 from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS
@@ -217,6 +217,43 @@ def test_a_new_name_for_the_answer_is_told_to_be_none(lesson, component, act):
     assert not component(app, "lesson_reveal")["right"]
 
 
+def test_a_worksheet_has_every_question_without_its_answer_and_the_key(opened_on, component):
+    app = opened_on(PAGE, lesson="query-key-value", worksheet=1)
+    sheet = component(app, "lesson_worksheet")
+    told = [(one["question"]["kind"], one["answer"]) for one in sheet["screens"]]
+    assert told[:4] == [("estimate", "8"), ("point", "wall"), ("estimate", "1.179"), ("choose", "Picture 2")]
+    assert told[5:] == [("order", "head 3, head 1, head 2"), ("why", "")]
+    assert sheet["screens"][2]["question"]["given"]["rows"][0]["values"] == [
+        "−0.17",
+        "−0.31",
+        "−1.11",
+        "0.74",
+    ]
+    app = opened_on(PAGE, lesson="query-key-value", worksheet=1, lang="zh")
+    assert component(app, "lesson_worksheet")["screens"][1]["answer"] == "作业"
+
+
+def test_the_editor_joins_and_copies_screens_and_writes_two_languages(opened_on):
+    app = opened_on(PAGE, lesson="make")
+    for name, numbers in (("several-heads", [1, 2]), ("heads", [4])):
+        app.selectbox(key="copy_lesson").select(name).run()
+        app.button_group(key=f"copy_screens_{name}").set_value(numbers).run()
+        app.button(key="copy_add").click().run()
+    app.button(key="draft_0_en_again_0").click().run()
+    made = app.session_state[library.DRAFT]
+    assert [one.question.kind for one in made.screens] == ["estimate", "estimate", "point", "cell"]
+    assert [one.ask.keys() for one in made.screens] == [{"en", "zh"}] * 4
+    assert made.title == shipped()["several-heads"].title
+    app.text_input(key="draft_1_en_title").input("Two lessons").run()
+    app.selectbox(key="draft_1_en_head_3").select(3).run()
+    made = app.session_state[library.DRAFT]
+    assert made.title == {"en": "Two lessons", "zh": shipped()["several-heads"].title["zh"]}
+    assert [scene_of(link).focus.head for link in made.screens[3].scenes.values()] == [3, 3]
+    app.checkbox(key="draft_1_en_both").uncheck().run()
+    made = app.session_state[library.DRAFT]
+    assert (made.title, made.screens[0].scenes.keys()) == ({ANY: "Two lessons"}, {ANY})
+
+
 def test_a_found_sentence_with_two_other_words_is_told_so(lesson, component, act):
     answer = "The dog didn't cross the street because it was too wide."
     yours, _ = told(component, act(lesson(NUMBERS["find"]), do="lock", answer=answer))
@@ -299,6 +336,8 @@ def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, compon
     data = component(app, "lesson_end")
     assert data["can"][1] == shipped()["heads"].goal["en"]
     assert [one["answered"] for one in data["screens"]] == [True] + [False] * (count - 1)
+    assert (data["screens"][0]["own"], data["screens"][0]["right"]) == ("You said: truck", True)
+    assert "answers=1-3" in app.code[0].value
     assert all(len(one["links"]) == 2 for one in data["screens"])
     assert data["then"]["name"] == [*shipped()][1]
 

@@ -7,11 +7,13 @@ import { progressOf } from "./progress.js";
 
 /** @typedef {import("./progress.js").LessonName & LessonCard} LessonWithCard */
 /** @typedef {{ title: string, goal: string, size: string, count: number, href: string }} LessonCard */
-/** @typedef {{ name: string, number: number, code: string } | { name: string, teach: true }} OpenedLesson */
+/** @typedef {{ name: string, number: number, code: string } | { name: string, teach: true }
+ *   | { name: string, sheet: true }} OpenedLesson */
 
 /**
- * `teach` is what the way to a room with the lesson is called, "" where there are no rooms.
- * @typedef {{ lessons: LessonWithCard[], texts: Record<string, string>, teach: string }} CardsPage
+ * `teach` is what the way to a room with the lesson is called, "" where there are no rooms; `sheet` that to its
+ * worksheet.
+ * @typedef {{ lessons: LessonWithCard[], texts: Record<string, string>, teach: string, sheet: string }} CardsPage
  */
 
 /** @param {import("../streamlit/adapter.js").Mounted<CardsPage>} mounted */
@@ -22,7 +24,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 }
 
 /** @param {LessonWithCard} lesson @param {CardsPage} page @param {(opened: OpenedLesson) => void} act */
-function cardOf(lesson, { texts, teach }, act) {
+function cardOf(lesson, { texts, teach, sheet }, act) {
   const { code, answered, number } = progressOf(lesson);
   const card = make("article", "card");
   const done = answered >= lesson.count;
@@ -51,6 +53,7 @@ function cardOf(lesson, { texts, teach }, act) {
     foot.append(progress);
   }
   card.append(...parts, foot);
+  card.append(makeButton(sheet, "quiet", () => act({ name: lesson.name, sheet: true })));
   if (teach) card.append(makeButton(teach, "quiet", () => act({ name: lesson.name, teach: true })));
   return card;
 }

@@ -16,9 +16,11 @@ import { receiptOf } from "./receipt.js";
  * @property {string[]} can a title, and texts
  * @property {string[]} paper
  * @property {string} around
- * @property {{ ask: string, answered: boolean, links: TextLink[] }[]} screens
+ * @property {{ ask: string, answered: boolean, links: TextLink[], own?: string, right?: boolean | null }[]} screens
+ * with one's own answer in words
  * @property {(TextLink & { name: string }) | null} then the next lesson
  * @property {string} cards
+ * @property {string} sheet what the way to the worksheet is called, "" for none
  * @property {string} back
  * @property {boolean} projector
  * @property {import("./receipt.js").Receipt | null} receipt with a class
@@ -37,9 +39,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (texts.length) parts.push(make("h2", "", title), ...texts.map((text) => formatted("p", "notice", text)));
   if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
   const list = make("ol", "scenes");
-  for (const { ask, answered, links } of data.screens) {
+  for (const { ask, answered, links, own, right } of data.screens) {
     const item = make("li", answered ? "answered" : "");
     item.append(formatted("span", "", ask), " ");
+    if (own) item.append(make("strong", "", `${own}${right === true ? " ✓" : right === false ? " ↻" : ""}`), " ");
     item.append(...links.flatMap(({ text, href }, at) => [at ? " · " : "", makeLink(text, absolute(href))]));
     list.append(item);
   }
@@ -57,6 +60,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     foot.append(then);
   }
   foot.append(makeButton(data.cards, "hint", () => act({ do: "cards" })));
+  if (data.sheet) foot.append(makeButton(data.sheet, "hint", () => act({ do: "sheet" })));
   foot.append(makeButton(data.back, "hint", () => act({ do: "go", number: data.number - 1 })));
   parts.push(foot);
   root.replaceChildren(...parts);

@@ -38,7 +38,7 @@ import { find, why } from "./sentence.js";
 
 /**
  * An act on the page, as a message to the server.
- * @typedef {{ do: "again" | "back" | "cards" | "hint" | "like" | "projector" } | { do: "go", number: number }
+ * @typedef {{ do: "again" | "back" | "cards" | "hint" | "like" | "projector" | "sheet" } | { do: "go", number: number }
  *   | { do: "lock", answer: string } | { do: "resume", code: string } | { do: "lesson", name: string }} LessonAct
  */
 /** @typedef {(what: LessonAct) => void} ActOnLesson */

@@ -37,6 +37,7 @@ def page() -> None:
             "lessons": [_card(lesson) for lesson in library.lessons().values()],
             "texts": templates("lessons.card_"),
             "teach": t("room.desk_teach") if rooms.may_open() else "",
+            "sheet": t("lessons.sheet"),
         },
         height=HEIGHT,
         on_acted_change=_open,
@@ -79,6 +80,9 @@ def _card(lesson: Lesson) -> dict[str, object]:
 
 def _open() -> None:
     opened = st.session_state[KEY].acted
+    if opened.get("sheet"):
+        place.go(lesson=opened["name"], worksheet=1)
+        return
     if opened.get("teach"):
         place.go(**opening.way(opened["name"]))
         return
@@ -92,7 +96,7 @@ def _take() -> None:
     if upload is None:
         return
     try:
-        library.open_file(upload.getvalue())
+        lesson = library.open_file(upload.getvalue())
     except LessonError as error:
         st.session_state[REFUSED] = [
             t("lessons.file_line", line=one.line, message=said(one.message)) for one in error.problems
@@ -100,4 +104,5 @@ def _take() -> None:
     except MhaError as error:
         st.session_state[REFUSED] = [said(error)]
     else:
-        place.go(lesson=library.OWN, screen=1, answers="")
+        code = library.code(lesson) or ""  # in the address, so that a reload keeps the file
+        place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: code})

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import MhaError
+from mha_core import AttentionTrace, MhaError
 from mha_core.focus.token_names import names, position
 from mha_core.lessons.item import Item, Question
 from mha_core.lessons.lesson import (
@@ -21,11 +21,11 @@ from mha_core.lessons.lesson import (
     Screen,
     in_language,
 )
-from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, in_words, scene_of
+from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Tokens
-from pages._kit import state
+from pages._kit import pair, state, views
 from pages._kit.text import language, literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
@@ -35,6 +35,7 @@ SCENE = "scene"  # in a link: a question is to be made of the scene that the res
 VERSION = "draft_version"  # of the widgets: they begin anew where screens have changed places
 MINUTES = 5
 # The settings of each kind, with what can be chosen.
+OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), ("scenes", "other", "ask", "notice", "hints")
 SETTINGS = {"by": tuple(Order.MEASURES), "quantity": Estimate.QUANTITIES, "condition": Find.CONDITIONS}
 WITH_KEY = ("weight", "score")  # measures of one cell
 
@@ -51,10 +52,8 @@ def page() -> None:
     with st.container(horizontal=True):
         is_full = len(draft.screens) >= MAX_SCREENS
         st.button(t("editor.add"), key="draft_add", icon=":material/add:", on_click=_add, disabled=is_full)
-        if not draft.screens:
-            with st.popover(t("editor.copy"), icon=":material/content_copy:"):
-                for lesson in library.lessons().values():
-                    st.button(texts.title(lesson), key=f"copy_{lesson.name}", on_click=_copy, args=(lesson,))
+        with st.popover(t("editor.copy"), icon=":material/content_copy:", disabled=is_full):
+            _of_lessons(draft)
     if draft.screens:
         _keep(draft)
 
@@ -62,37 +61,89 @@ def page() -> None:
 def _take_scene() -> None:
     """Make a question of the scene that the reader comes from, once, where the link asks for it."""
     if st.query_params.pop(SCENE, None) is not None:
-        _append(Screen(KINDS["point"](), {ANY: _named(state.current()).link()}))
+        _append(Screen(KINDS["point"](), _kept({}, _named(state.current()).link())))
 
 
-def _append(screen: Screen) -> None:
-    draft = library.draft() or Lesson("lesson", MINUTES, ())
-    if len(draft.screens) < MAX_SCREENS:
-        library.keep_draft(replace(draft, screens=(*draft.screens, screen)))
+def _append(*screens: Screen) -> None:
+    draft = _draft()
+    library.keep_draft(replace(draft, screens=(*draft.screens, *screens)[:MAX_SCREENS]))
 
 
 def _add() -> None:
     """Another question about the scene of the last one."""
-    draft = library.draft()
-    scenes = draft.screens[-1].scenes if draft and draft.screens else {ANY: _named(Scene()).link()}
+    screens = _draft().screens
+    scenes = screens[-1].scenes if screens else _kept({}, _named(Scene()).link())
     _append(Screen(KINDS["point"](), scenes))
 
 
-def _copy(lesson: Lesson) -> None:
-    """A shipped lesson in the reader's language, to be changed."""
+def _of_lessons(draft: Lesson) -> None:
+    """Choose screens of any lesson, all of them to begin with, and put copies behind those that are there."""
+    lessons = library.lessons()
+    name = st.selectbox(
+        t("editor.copy_lesson"),
+        list(lessons),
+        format_func=lambda one: texts.title(lessons[one]),
+        key="copy_lesson",
+    )
+    lesson = lessons[name]
+    numbers = [*range(1, len(lesson.screens) + 1)]
+    chosen = st.pills(
+        t("editor.copy_screens"),
+        numbers,
+        selection_mode="multi",
+        default=numbers,
+        help="\n".join(f"{at}. {literal(texts.ask(Place(lesson, at, {})))}" for at in numbers),
+        key=f"copy_screens_{name}",
+    )
+    room = MAX_SCREENS - len(draft.screens)
+    if len(chosen) > room:
+        st.caption(t("editor.copy_room", count=room))
+    st.button(
+        t("editor.copy_add", count=len(chosen)),
+        key="copy_add",
+        type="primary",
+        on_click=_copy,
+        args=(lesson, tuple(sorted(chosen))),
+        disabled=not 0 < len(chosen) <= room,
+    )
 
-    def own(words: Mapping) -> dict:
-        told = in_language(words, language())
-        return {ANY: told} if told else {}
 
-    def copied(screen: Screen) -> Screen:
-        texts: dict[str, Any] = {
-            name: own(getattr(screen, name)) for name in ("scenes", "other", "ask", "notice", "hints")
-        }
-        return replace(screen, **texts)
+def _copy(lesson: Lesson, numbers: Sequence[int]) -> None:
+    """Copies of screens in all their languages; the first ones bring the lesson's title and goal along."""
+    draft = _draft()
+    if not draft.screens and not draft.title:
+        library.keep_draft(replace(lesson, name="lesson", screens=()))
+    _append(*(lesson.screens[number - 1] for number in numbers))
 
-    whole: dict[str, Any] = {name: own(getattr(lesson, name)) for name in ("title", "goal", "paper")}
-    library.keep_draft(replace(lesson, name="lesson", screens=tuple(map(copied, lesson.screens)), **whole))
+
+def _is_bilingual(draft: Lesson) -> bool:
+    """Whether any text or scene of the lesson differs by language."""
+    every = [_texts_of(draft, OF_LESSON), *(_texts_of(one, OF_SCREEN) for one in draft.screens)]
+    return any(words.keys() - {ANY} for texts in every for words in texts.values())
+
+
+def _texts_of(holder: Lesson | Screen, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    return {name: getattr(holder, name) for name in names}
+
+
+def _kept(words: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    """The texts of a field with another one in the reader's language, or for all languages; "" removes it."""
+    at = language() if _is_bilingual(_draft()) else ANY
+    kept = {one: text for one, text in words.items() if one != at}
+    return {**kept, at: value} if value else kept
+
+
+def _in_both() -> None:
+    """Begin to write in two languages, what is there being in the reader's, or keep this one alone."""
+    draft = _draft()
+    to = language() if st.session_state[_key("both")] else ANY
+
+    def moved(holder: Lesson | Screen, names: Sequence[str]) -> dict[str, Any]:
+        own = {name: in_language(words, language()) for name, words in _texts_of(holder, names).items()}
+        return {name: {to: text} if text else {} for name, text in own.items()}
+
+    screens = (replace(one, **moved(one, OF_SCREEN)) for one in draft.screens)
+    library.keep_draft(replace(draft, screens=tuple(screens), **moved(draft, OF_LESSON)))
 
 
 def _named(scene: Scene) -> Scene:
@@ -107,6 +158,10 @@ def _named(scene: Scene) -> Scene:
 
 
 def _about(draft: Lesson) -> None:
+    both = _is_bilingual(draft)
+    st.checkbox(t("editor.both"), both, help=t("editor.both_help"), key=_key("both"), on_change=_in_both)
+    if both:
+        st.caption(t("editor.both_now", language=t(f"editor.language_{language()}")))
     title, minutes = st.columns([4, 1])
     with title:
         _text(t("editor.title"), draft.title, "title", lambda words: _whole(title=words))
@@ -140,17 +195,22 @@ def _change(number: int, **changes: Any) -> None:
     _whole(screens=tuple(screens))
 
 
-def _move(number: int, by: int) -> None:
+def _move(number: int, by: int | None) -> None:
+    """Move a screen, remove it, by 0, or put a copy behind it, by None."""
     screens = [*_draft().screens]
-    moved = screens.pop(number)
-    if by:
-        screens.insert(number + by, moved)
+    if by is None:
+        screens.insert(number, screens[number])
+    else:
+        moved = screens.pop(number)
+        if by:
+            screens.insert(number + by, moved)
     st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
     _whole(screens=tuple(screens))
 
 
 def _key(name: str) -> str:
-    return f"draft_{st.session_state.get(VERSION, 0)}_{name}"
+    """The key of a widget; in another language it begins with the text of that language."""
+    return f"draft_{st.session_state.get(VERSION, 0)}_{language()}_{name}"
 
 
 def _text(
@@ -167,7 +227,7 @@ def _text(
 
     def typed() -> None:
         text = st.session_state[key].strip()
-        keep({ANY: text} if text else {})
+        keep(_kept(words, text))
 
     field = st.text_area if tall else st.text_input
     height: dict[str, Any] = {"height": "content"} if tall else {}
@@ -183,11 +243,13 @@ def _text(
 
 
 def _screen(draft: Lesson, number: int, screen: Screen) -> None:
-    last = number == len(draft.screens) - 1
+    last, is_full = number == len(draft.screens) - 1, len(draft.screens) >= MAX_SCREENS
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(f"{number + 1}", anchor=False, width="stretch")
-        for name, by, off in (("up", -1, number == 0), ("down", 1, last), ("remove", 0, False)):
-            icon = {"up": "arrow_upward", "down": "arrow_downward", "remove": "delete"}[name]
+        ways = (("up", -1, number == 0), ("down", 1, last), ("again", None, is_full), ("remove", 0, False))
+        for name, by, off in ways:
+            icons = {"up": "arrow_upward", "down": "arrow_downward", "again": "content_copy"}
+            icon = icons.get(name, "delete")
             st.button(
                 t(f"editor.{name}"),
                 help=t(f"editor.{name}_help", number=number + 1),
@@ -232,6 +294,20 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
         )
         _light(number, screen)
     _verdict(screen)
+    picture = views.fold(t("editor.picture"), key=f"draft_picture_{number}", expanded=len(draft.screens) == 1)
+    if picture is not None:
+        with picture:
+            _picture(number, screen, scene, trace)
+
+
+def _picture(number: int, screen: Screen, scene: Scene, trace: AttentionTrace) -> None:
+    """The weights of the head that the question is about."""
+    try:
+        place_ = Item(screen.question, scene, items.trace).place
+    except MhaError:  # the verdict says why
+        return
+    side = pair.PairSide(scene.text, trace, *place_)
+    pair.show_matrices([side], ("weights",), key=f"draft_view_{number}")
 
 
 def _light(number: int, screen: Screen) -> None:
@@ -247,11 +323,12 @@ def _light(number: int, screen: Screen) -> None:
 
 def _hint(number: int, screen: Screen, nth: int) -> None:
     hints = [*in_language(screen.hints, language())] if screen.hints else []
-    words = {ANY: hints[nth]} if nth < len(hints) else {}
+    words = {language(): hints[nth]} if nth < len(hints) else {}
 
     def keep(words: dict) -> None:
-        others = hints[:nth] + ([words[ANY]] if words else []) + hints[nth + 1 :]
-        _change(number, hints={ANY: tuple(others)} if others else {})
+        typed = [words[one] for one in (language(), ANY) if one in words]
+        others = hints[:nth] + typed[-1:] + hints[nth + 1 :]
+        _change(number, hints=_kept(screen.hints, tuple(others)))
 
     _text(t("editor.hint", number=nth + 1), words, f"hint_{number}_{nth}", keep)
 
@@ -261,7 +338,7 @@ def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Seq
     text, word, layer, head = st.columns([5, 2, 1, 1])
 
     def keep(changed: Scene) -> None:
-        _change(number, scenes={ANY: _named(changed).link()})
+        _change(number, scenes=_kept(screen.scenes, _named(changed).link()))
 
     with text:
         key = _key(f"text_{number}")
@@ -289,14 +366,13 @@ def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Seq
                 offered,
                 index,
                 f"{name}_{number}",
-                partial(_look, scene, name, keep),
+                partial(_look, number, screen, name),
             )
 
 
-def _look(scene: Scene, name: str, keep: Callable[[Scene], None], value: Any) -> None:
-    """Keep the scene with another token, layer or head."""
-    changed: dict[str, Any] = {name: value}
-    keep(replace(scene, focus=replace(scene.focus, **changed)))
+def _look(number: int, screen: Screen, name: str, value: Any) -> None:
+    """Keep the scene with another token, or the scenes of all languages with another layer or head."""
+    _change(number, scenes=_with_focus(screen, name == "token", **{name: value}))
 
 
 def _choose(
@@ -353,7 +429,7 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
                 of_keys,
                 0 if at is None else at,
                 f"key_{number}",
-                lambda value: _change(number, scenes=_with_focus(scene, key_token=value)),
+                lambda value: _change(number, scenes=_with_focus(screen, True, key_token=value)),
             )
     if isinstance(question, Flip):
         _several(
@@ -366,7 +442,9 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
         _several(
             places[1] if measure not in WITH_KEY else kind, t("editor.heads"), range(1, n_heads + 1), named,
             f"heads_{number}",
-            lambda values: _change(number, scenes=_with_focus(scene, heads=",".join(map(str, values)))),
+            lambda values: _change(
+                number, scenes=_with_focus(screen, False, heads=",".join(map(str, values)))
+            ),
         )  # fmt: skip
     if question.kind == "choose":
         with places[0]:
@@ -378,7 +456,9 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
                 key=key,
                 on_change=lambda: _change(
                     number,
-                    other={ANY: _named(replace(scene, text=st.session_state[key] or other.text)).link()},
+                    other=_kept(
+                        screen.other, _named(replace(scene, text=st.session_state[key] or other.text)).link()
+                    ),
                 ),
             )
 
@@ -414,8 +494,15 @@ def _several(
         )
 
 
-def _with_focus(scene: Scene, **focus: Any) -> dict[str, str]:
-    return {ANY: replace(scene, focus=replace(scene.focus, **focus)).link()}
+def _with_focus(screen: Screen, is_own: bool, **focus: Any) -> dict[str, str]:
+    """The links of a screen with another focus: in the reader's language alone, as of a word, or in all."""
+    shown = in_language(screen.scenes, language())
+    changed = {}
+    for one, link in screen.scenes.items():
+        scene = scene_of(link)
+        is_meant = link == shown if is_own else True
+        changed[one] = replace(scene, focus=replace(scene.focus, **focus)).link() if is_meant else link
+    return changed
 
 
 def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None:
@@ -425,7 +512,7 @@ def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None
     needed: dict[str, object] = {"question": question, "other": {}}
     if kind == "choose":
         twin = scene.twin or scene.text
-        needed["other"] = {ANY: replace(scene, text=twin, twin="").link()}
+        needed["other"] = _kept({}, replace(scene, text=twin, twin="").link())
     if kind in ("order", "estimate"):
         layer, _, _ = item.place
         of_layer = item.trace.layers[layer]
@@ -433,7 +520,7 @@ def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None
         focus = {"key_token": scene.focus.key_token or keys[int(item.row.argmax())]}
         if kind == "order":
             focus["heads"] = ",".join(str(head + 1) for head in range(min(of_layer.n_heads, 4)))
-        needed["scenes"] = _with_focus(scene, **focus)
+        needed["scenes"] = _with_focus(screen, True, **focus)
     _change(number, **needed)
 
 
@@ -450,18 +537,12 @@ def _verdict(screen: Screen) -> None:
     if not item.key.answers:
         st.caption(t("editor.clear"))
     else:
-        st.caption(t("editor.answer", answer=literal(_in_words(item))))
-
-
-def _in_words(item: Item) -> str:
-    """The model's own answer, in the words of the sentence."""
-    answer = item.key.answers[0]
-    return texts.change(item, answer) if item.question.kind == "flip" else in_words(item, answer)
+        st.caption(t("editor.answer", answer=literal(texts.key(item))))
 
 
 def _keep(draft: Lesson) -> None:
     """Try it, or take it along: as a file, and as a link where that is short."""
-    code = library.code(draft)
+    code = library.code(draft, library.MAX_SENT)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             t("editor.try"), key="draft_try", type="primary", icon=":material/play_arrow:", on_click=_try
@@ -471,6 +552,7 @@ def _keep(draft: Lesson) -> None:
         st.download_button(
             t("editor.save"), draft.write(), "lesson.toml", "application/toml", icon=":material/download:"
         )
+        st.button(t("lessons.sheet"), key="draft_sheet", icon=":material/print:", on_click=_try, args=(1,))
     if code is None:
         st.caption(t("editor.long"))
         return
@@ -479,10 +561,11 @@ def _keep(draft: Lesson) -> None:
     st.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", language=None, wrap_lines=True)
 
 
-def _try() -> None:
+def _try(worksheet: int | str = "") -> None:
     draft = _draft()
     library.open_file(draft.write().encode())
-    place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: library.code(draft) or ""})
+    file = {library.FILE: library.code(draft) or ""}
+    place.go(lesson=library.OWN, screen=1, answers="", worksheet=worksheet, **file)
 
 
 def _teach() -> None:
@@ -492,9 +575,20 @@ def _teach() -> None:
 
 
 def way_back(here: Place) -> None:
-    """A way back to the editor, shown where a lesson that is being made is tried."""
-    if here.lesson.name == library.OWN and library.DRAFT in st.session_state:
-        fields = {"lesson": place.MAKE, "screen": "", "answers": ""}
+    """A way to the editor for whoever opened the lesson's file here or made it, not for students."""
+    if here.lesson.name == library.OWN and library.KEY in st.session_state:
+        draft = library.draft()
+        is_tried = draft is not None and library.version(draft) == library.version(here.lesson)
         st.button(
-            t("editor.back"), key="draft_back", icon=":material/edit:", on_click=place.go, kwargs=fields
+            t("editor.back") if is_tried else t("editor.edit"),
+            key="draft_back",
+            icon=":material/edit:",
+            on_click=_edit,
+            args=(here.lesson,),
         )
+
+
+def _edit(lesson: Lesson) -> None:
+    library.keep_draft(lesson)
+    st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
+    place.go(lesson=place.MAKE, screen="", answers="")

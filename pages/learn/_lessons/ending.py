@@ -1,11 +1,15 @@
 """The end of a lesson: what one can do now, a question on paper, its scenes to look around in, what next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import streamlit as st
 
 from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import in_link, language, t
-from pages.learn._lessons import library, place, reveal, screen, texts
+from pages.learn._lessons import answers, items, library, place, reveal, screen, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson_end"
@@ -39,6 +43,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
                 "name": then.name,
             },
             "cards": t("lessons.all"),
+            "sheet": "" if here.room else t("lessons.sheet"),
             "back": t("lessons.to_last"),
             "projector": place.projected(),
             "receipt": receipt,
@@ -46,13 +51,32 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
         height=HEIGHT,
         on_acted_change=lambda: screen.acted(here)(KEY),
     )
+    if here.answers and here.room is None:
+        link = {place.LESSON: lesson.name, place.ANSWERS: answers.written(here.answers), **in_link()}
+        if lesson.name == library.OWN:
+            link[library.FILE] = library.code(lesson) or ""
+        st.caption(t("lessons.for_teacher"))
+        st.code(f"{place.page_address()}?{urlencode(link)}", language=None, wrap_lines=True)
 
 
 def _screen(here: Place, number: int) -> dict[str, object]:
     """A screen of the lesson: what it asks, whether it was answered, and where its scene opens."""
-    there = Place(here.lesson, number, here.answers)
+    there = replace(here, number=number, like=0)
     try:
         links = reveal.looks(here.lesson.screens[number - 1].scene(language()))
     except MhaError:  # of an older edition of the weights
         links = []
-    return {"number": number, "ask": texts.ask(there), "answered": number in here.answers, "links": links}
+    told = {"number": number, "ask": texts.ask(there), "answered": number in here.answers, "links": links}
+    return told | _answered(there)
+
+
+def _answered(there: Place) -> dict[str, object]:
+    """One's own answer to a screen, in words, and whether it was right; with a class once that is shown."""
+    if there.answer is None:
+        return {}
+    try:
+        item = items.item(there)
+        right = items.is_right(item, there.answer) if there.is_shown else None
+        return {"own": t("lessons.own_answer", answer=texts.answer(item, there.answer)), "right": right}
+    except MhaError:  # it is no answer to this edition's question
+        return {}

@@ -9,13 +9,15 @@ from hashlib import blake2b
 import streamlit as st
 
 from mha_core import MhaError
+from mha_core.focus.fields import MAX_CHARACTERS
 from mha_core.lessons.lesson import MAX_BYTES, Lesson, offered, shipped
 
 OWN = "own"  # the name of the lesson of a visitor's file, and of one that a link holds
 KEY = "lesson_text"  # of the session: the text of that file
 FILE = "lesson_file"  # of a link: the file itself
 DRAFT = "lesson_draft"  # of the session: the lesson that is being made
-MAX_CODE = 6_000  # characters of a file in a link, which mail and chats still take
+MAX_CODE = MAX_CHARACTERS  # of a file in the address, which then survives a reload
+MAX_SENT = 6_000  # characters of a file in a link that mail and chats still take
 
 
 def lessons() -> Mapping[str, Lesson]:
@@ -48,11 +50,11 @@ def _of_link() -> Lesson | None:
         return None
 
 
-def code(lesson: Lesson) -> str | None:
-    """The file as a link holds it; None for one that is too long for a link."""
+def code(lesson: Lesson, limit: int = MAX_CODE) -> str | None:
+    """The file as a link holds it; None for one that is longer than `limit`."""
     packed = zlib.compress(lesson.write().encode(), 9)
     written = base64.urlsafe_b64encode(packed).decode().rstrip("=")
-    return written if len(written) <= MAX_CODE else None
+    return written if len(written) <= limit else None
 
 
 def _decoded(code: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # rooms are an extra
     from mha_core.room.rooms import Room
 
 LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
+WORKSHEET = "worksheet"  # the lesson as a sheet to print
 LIKE = "like"  # which like case of the screen is open, once it is answered with its answer: ``2-9``
 ROOM = "room"  # the code of a room, or its invitation
 DESK = "desk"  # the code of the room whose teacher's desk is open
@@ -128,6 +129,11 @@ def is_making() -> bool:
 def projected() -> bool:
     """Whether the page is shown to a class: large, without a frame."""
     return st.query_params.get(PROJECTOR) == "1"
+
+
+def prints() -> bool:
+    """Whether the lesson is shown as a worksheet."""
+    return st.query_params.get(WORKSHEET) == "1"
 
 
 def mark_projected() -> None:

@@ -20,7 +20,7 @@ ACTS: acts.Acts = {
     "lock": {"answer": str},
     "resume": {"code": str},
     "lesson": {"name": str},
-    **{what: {} for what in ("again", "back", "cards", "hint", "like", "projector")},
+    **{what: {} for what in ("again", "back", "cards", "hint", "like", "projector", "sheet")},
 }
 
 _screen = components.component(
@@ -177,6 +177,8 @@ def acted(here: Place) -> Callable[..., None]:
                 place.go(projector="" if place.projected() else 1)
             case "lesson" if acted["name"] in library.lessons():
                 place.go(lesson=acted["name"], screen="", answers="", like="")
+            case "sheet":
+                place.go(worksheet=1)
             case "cards":
                 place.go(lesson="", room="", screen="", answers="", like="", projector="")
 

@@ -6,10 +6,10 @@ Those of a screen are in the language in which its answer was locked, as its sen
 from mha_core import MhaError
 from mha_core.lessons.item import Item, Question
 from mha_core.lessons.lesson import Lesson, in_language
-from mha_core.lessons.question import Estimate, Find, Order
+from mha_core.lessons.question import Estimate, Find, Order, in_words
 from mha_core.scene import changes
 from mha_core.scene.scene import Scene
-from pages._kit.text import language, t
+from pages._kit.text import joined, language, t
 from pages.learn._lessons.place import Place
 
 
@@ -60,6 +60,24 @@ def change(item: Item, answer: str) -> str:
         return t("lessons.js_off", **values)
     query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
     return t("lessons.js_cut", query=query, key=key)
+
+
+def answer(item: Item, given: str) -> str:
+    """An answer in words of the sentence, as a person would say it."""
+    match item.question.kind:
+        case "flip":
+            return change(item, given)
+        case "order":
+            return joined(t("lessons.head", head=head) for head in given.split(","))
+        case "choose":
+            return t("lessons.side_picture", number=given)
+        case _:
+            return in_words(item, given)
+
+
+def key(item: Item) -> str:
+    """The model's own answer in words; "" where only running an answer tells whether it is right."""
+    return answer(item, item.key.answers[0]) if item.key.answers else ""
 
 
 def notice(place: Place) -> str:

@@ -1,0 +1,105 @@
+// A worksheet to print: the questions of a lesson with empty pictures, and the key on a page of its own.
+import { elementIn, make, makeButton } from "../page/elements.js";
+import { fill } from "../page/wording.js";
+import { themeColours } from "../pictures/colours.js";
+import { fitHeight } from "../streamlit/adapter.js";
+import { weightsOf } from "./choose.js";
+import { tableOf } from "./estimate.js";
+import { formatted } from "./formatted.js";
+import { makeMatrix } from "./matrix.js";
+
+/** @typedef {import("./screen.js").Question} Question */
+/** @typedef {{ ask: string, notice: string, answer: string, question?: Question, refusal?: string }} SheetScreen */
+
+/**
+ * @typedef {object} Sheet
+ * @property {string} title
+ * @property {SheetScreen[]} screens
+ * @property {string} paper
+ * @property {Record<string, string>} texts
+ * @property {Record<string, string>} drawn the texts of pictures
+ */
+
+const LINES = 3; // for a sentence that is written by hand
+
+/** @param {import("../streamlit/adapter.js").Mounted<Sheet>} mounted */
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = elementIn(parentElement, ".sheet");
+  const { title, screens, paper, texts } = data;
+  const ways = make("div", "foot unprinted");
+  ways.append(
+    makeButton(texts.print, "lock", () => window.print()),
+    makeButton(texts.back, "hint", () => setTriggerValue("acted", { do: "back" })),
+  );
+  const questions = make("section");
+  questions.append(make("h1", "", title), make("p", "name-line", texts.name));
+  screens.forEach((screen, at) => {
+    const one = make("article");
+    const ask = formatted("h2", "", screen.ask);
+    ask.prepend(`${at + 1}. `);
+    one.append(ask);
+    if (screen.question) one.append(...pictureOf(root, screen.question, data));
+    else one.append(make("p", "refusal", screen.refusal ?? ""));
+    questions.append(one);
+  });
+  const key = make("section", "key");
+  const list = make("ol");
+  for (const { answer, notice } of screens) {
+    const item = make("li");
+    if (answer) item.append(make("strong", "", answer), " ");
+    item.append(formatted("span", "", notice));
+    list.append(item);
+  }
+  key.append(make("h1", "", fill(texts.key, { title })), list);
+  if (paper) key.append(make("h2", "", texts.paper), formatted("p", "", paper));
+  root.replaceChildren(ways, questions, key);
+  fitHeight(root);
+}
+
+// The picture of a question as a student fills it in, and the line for an answer.
+/** @param {HTMLElement} root @param {Question} question @param {Sheet} sheet */
+function pictureOf(root, question, { texts, drawn }) {
+  const { words, queries, query } = question;
+  const titles = { from: drawn.matrix_rows, to: drawn.matrix_columns };
+  const blank = () => make("td");
+  const answer = make("p", "blank", texts.answer);
+  switch (question.kind) {
+    case "cell":
+      return [makeMatrix(queries, words, titles, blank)];
+    case "draw":
+      return [makeMatrix([queries[query ?? 0]], words, titles, blank)];
+    case "choose": {
+      const pictures = make("div", "pictures");
+      question.pictures.forEach((one, at) => {
+        const picture = make("div", "picture");
+        const name = make("span", "name", fill(drawn.picture, { number: at + 1 }));
+        picture.append(name, weightsOf(one, drawn, themeColours(root)));
+        pictures.append(picture);
+      });
+      return [pictures, answer];
+    }
+    case "order":
+      return [
+        textOf(question),
+        make("p", "", question.heads.map((head) => fill(drawn.head, { head })).join(" · ")),
+        answer,
+      ];
+    case "estimate":
+      return [...(question.given ? [tableOf(question.given)] : [textOf(question)]), answer];
+    case "find":
+    case "why":
+      return [textOf(question), ...Array.from({ length: LINES }, () => make("p", "blank"))];
+    default:
+      return [textOf(question), answer];
+  }
+}
+
+// The sentence, in which the word that looks is marked.
+/** @param {Question} question */
+function textOf({ words, queries, query }) {
+  const line = make("p", "text");
+  words.forEach((word, at) => {
+    line.append(make("bdi", at === query && word === queries[at] ? "looking" : "", word), " ");
+  });
+  return line;
+}
