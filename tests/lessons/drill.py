@@ -129,13 +129,20 @@ def faults(student: Student, screen: Screen, item: Item, answer: str, *, is_righ
         found.append(f"the mark is {mark}")
     if len(told) != 2:
         found.append(f"{len(told)} sentences: {told}")
-    if run.refusal is not None:
+    if run.refusal is not None and not hides(item):
         found.append(f"it did not run: {run.refusal}")
     if not student.has_drawing():
         found.append("nothing is drawn beside it")
     if screen.light and not student.has_path():
         found.append("the way of the number is not drawn")
     return found
+
+
+def hides(item: Item) -> bool:
+    """Whether the question is about a word that a mask hides: more weight on it than 0 cannot be run."""
+    layer, head, token = item.place
+    allowed = item.trace.layers[layer].allowed(head, rows=[token])[0]
+    return isinstance(item.question, Estimate) and not allowed.all() and not allowed[item.looked_at]
 
 
 def _faults_of_end(student: Student, lesson: Lesson, language: str) -> list[str]:

@@ -368,8 +368,13 @@ def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, compo
     assert link(act(app, do="lock", answer="7")) == "1.zh-2~2.en-7"
 
 
-def test_a_word_that_the_mask_hides_is_named_as_the_reason(opened_on, component):
-    app = opened_on(PAGE, lesson="order-and-masks", screen=5, answers="5.en-10")
-    assert "it cannot see sweet: it comes later." in told(component, app)[0].replace("\u2068", "").replace(
-        "\u2069", ""
-    )
+@pytest.mark.parametrize(
+    ("screen", "answer", "reason"),
+    [
+        (5, "10", "it cannot see sweet: it comes later."),
+        (6, "0.5", "it cannot see hammer: the mask hides it."),
+    ],
+)
+def test_a_word_that_the_mask_hides_is_named_as_the_reason(screen, answer, reason, opened_on, component):
+    app = opened_on(PAGE, lesson="order-and-masks", screen=screen, answers=f"{screen}.en-{answer}")
+    assert reason in told(component, app)[0].replace("\u2068", "").replace("\u2069", "")

@@ -49,6 +49,8 @@ def _unseen(item: Item, answer: str) -> str:
         given = [int(answer) - 1]
     elif isinstance(item.question, Draw):
         given = np.flatnonzero(read_row(answer, len(item.words))).tolist()
+    elif isinstance(item.question, Estimate) and item.question.quantity == "weight":
+        given = [item.looked_at]
     else:
         given = []
     hidden = next((key for key in given if not allowed[key]), None)
