@@ -26,9 +26,11 @@ const LINES = 3; // for a sentence that is written by hand
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = elementIn(parentElement, ".sheet");
   const { title, screens, paper, texts } = data;
+  const key = make("section", "key");
   const ways = make("div", "foot unprinted");
   ways.append(
     makeButton(texts.print, "lock", () => window.print()),
+    makeButton(texts.show, "hint", () => key.classList.toggle("shown")),
     makeButton(texts.back, "hint", () => setTriggerValue("acted", { do: "back" })),
   );
   const questions = make("section");
@@ -42,7 +44,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     else one.append(make("p", "refusal", screen.refusal ?? ""));
     questions.append(one);
   });
-  const key = make("section", "key");
   const list = make("ol");
   for (const { answer, notice } of screens) {
     const item = make("li");
