@@ -253,6 +253,11 @@ def begin_with_sentences() -> None:
             streamlit_parts.begin_with(name, start[name])
 
 
+def at_start() -> bool:
+    """Whether the link says nothing but the sentences with which a visit in this language begins."""
+    return st.query_params.to_dict().items() <= _examples_in(language())[0].items()
+
+
 def _switch(chosen: str) -> None:
     """Switch to the other language; the starting sentences change with it, your own stay."""
     if _examples_in(language())[0]["text"] == setting("text"):

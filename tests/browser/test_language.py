@@ -74,6 +74,7 @@ def language(page) -> str:
 def test_a_chinese_browser_opens_in_chinese_and_the_switch_keeps_another_language(chinese):
     page = chinese()
     expect(page.get_by_role("heading", name="每个头看什么？")).to_be_visible()
+    expect(page.locator(".turned").first).to_have_text("宽")  # a first visit swings in every language
     expect(page.locator(".answers").first).to_contain_text("可能是动物")
     expect(page.locator(".answers").nth(1)).to_contain_text("可能是马路")
     assert language(page) == "zh-CN"

@@ -12,6 +12,7 @@ from pages._kit import (
     answers,
     cell_path,
     compute,
+    controls,
     guests,
     head_labels,
     head_view,
@@ -44,7 +45,7 @@ def show(
     more = {
         "strips": True,
         "matrices": True,
-        "swings": guests.is_newcomer() and not st.query_params,
+        "swings": guests.is_newcomer() and controls.at_start(),
         "reports": reports,
         "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
         "notes": words["text"].notes,
