@@ -189,7 +189,7 @@ def view(
     >>> attention, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 3, 8)
     >>> _, weights = attention(x, x, x, average_attn_weights=False)
     >>> mha.view(weights, ["a", "small", "house"])
-    <HeadView headscope-a-small-house: weights, h=2; layers[0] of 1, 2 heads>
+    <HeadView headscope-a-small-house: weights, h 2; layers[0] of 1, 2 heads>
 
     It takes and refuses what `from_weights` does; `AttentionTrace.view` has the options of the picture.
     """

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
+from pathlib import PurePath
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, overload
 
@@ -63,7 +64,7 @@ class RandomSource(Source):
 
     kind: ClassVar[str] = "random"
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")
-    name: ClassVar[str] = Phrase("random")
+    name: ClassVar[str] = Phrase("random weights")
     seed: int
     position: str
     mask: str
@@ -97,13 +98,17 @@ class TrainedSource(Source):
         """Whether a word sees only earlier ones, and the model answers with the next word."""
         return self.architecture.startswith(DECODER)
 
+    def caption_facts(self) -> dict[str, object]:
+        steps = Phrase("{value} training steps", value=f"{self.step:,}")
+        return super().caption_facts() | {"step": steps if self.step else Phrase("before training")}
+
 
 @dataclass(frozen=True)
 class MiniSource(TrainedSource):
     """A small model that comes with the library."""
 
     kind: ClassVar[str] = "mini"
-    name: ClassVar[str] = Phrase("mini")
+    name: ClassVar[str] = Phrase("small trained model")
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,12 @@ class ModelSource(Source):
     attention_mask: tuple[int, ...] = field(default=(), repr=False)
     token_type_ids: tuple[int, ...] = field(default=(), repr=False)
     position_ids: tuple[int, ...] = field(default=(), repr=False)
+
+    def caption_facts(self) -> dict[str, object]:
+        """The facts for a caption; of a folder the last part of its path."""
+        folder = PurePath(self.name)
+        is_path = folder.is_absolute() or self.name.startswith((".", "~"))
+        return super().caption_facts() | ({"name": folder.name} if is_path else {})
 
 
 @dataclass(frozen=True)
@@ -250,13 +261,13 @@ WORDS = ("name", "architecture")  # facts whose names a caption leaves out
 CALLED = {
     str(phrase): phrase
     for phrase in (
-        *(Phrase("glass-box"), Phrase("standard"), Phrase("one-layer")),
+        *(Phrase("standard"), Phrase("one-layer")),
         *(Phrase("grouped-query"), Phrase("multi-query"), Phrase("latent"), Phrase("decoder")),
         *(Phrase("decoder-grouped-query"), Phrase("decoder-multi-query"), Phrase("decoder-latent")),
         *(Phrase("full"), Phrase("causal"), Phrase("window"), Phrase("prefix"), Phrase("padding")),
         *(Phrase("drawn"), Phrase("none"), Phrase("sinusoidal"), Phrase("learned"), Phrase("rotary")),
     )
-}
+} | {"glass-box": Phrase("readable")}
 READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from a file
     Edit: read_edit,
     str: text_from_json,
@@ -281,25 +292,27 @@ def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> A
 
 
 def caption(facts: Mapping[str, object]) -> Listed:
-    """Facts in one line: ``mini, glass-box, h=4, d_model=64``."""
+    """Facts in one line: ``small trained model, readable, h 4, d_model 64``."""
     words = dict.fromkeys(_called(name, facts[name]) for name in WORDS if facts.get(name))  # equal ones once
     named = (_named(name, value) for name, value in facts.items() if name not in WORDS and value is not None)
     return listed([*words, *named], "comma")
 
 
 def _named(name: str, value: object) -> str:
-    """A fact with its name, as ``seed=0``."""
+    """A fact with its name, as ``seed 0``."""
     match name:
         case "seed":
-            return Phrase("seed={value}", value=value)
+            return Phrase("seed {value}", value=value)
         case "mask":
-            return Phrase("mask={value}", value=_called(name, value))
+            return Phrase("mask: {value}", value=_called(name, value))
         case "position":
-            return Phrase("position={value}", value=_called(name, value))
-        case "step":
-            return Phrase("step={value}", value=value)
+            return Phrase("positions: {value}", value=_called(name, value))
+        case "step" if isinstance(value, Phrase):
+            return value
         case "edited":
-            return Phrase("edited={value}", value=value)
+            return Phrase("changed: {value}", value=value)
+        case "h" | "d_model":
+            return f"{name} {value}"
     return f"{name}={value}"
 
 

@@ -6,7 +6,6 @@ once, reads them there when the user saves the figure.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -14,9 +13,9 @@ import streamlit as st
 from mha_core.analysis.frames import Crop, Origin, Span
 from mha_core.errors import listed
 from mha_core.figures.packed import Packed
-from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
+from mha_core.traces.source import Source
+from mha_core.traces.source import caption as source_caption
 from mha_core.traces.tokens import Sides
-from pages._kit import choice
 from pages._kit.text import joined, paragraph, said, t
 
 CONFIG: dict[str, Any] = {
@@ -101,32 +100,10 @@ def changes(source: Source) -> str:
 
 
 def _weights(origin: Origin) -> str:
-    match origin.source:
-        case EditedSource() as source:
-            return _weights(replace(origin, source=source.unedited))
-        case FileSource() as source:
-            return t("save.file", file=source.file, source=source.name)
-        case ModelSource() as source:
-            return t("save.model", name=source.name, architecture=source.architecture, dtype=source.dtype)
-        case RandomSource() as source:
-            facts = {"h": origin.h, "d_model": origin.d_model, "seed": source.seed}
-            return t("save.random", **facts)
-        case TrainedSource(step=0) as source:
-            return t("save.untrained", **_sizes(source))
-        case TrainedSource() as source:
-            return t("save.trained", step=f"{source.step:,}", **_sizes(source))
-        case None:
-            return ""
-        case source:
-            return source.name
-
-
-def _sizes(source: TrainedSource) -> dict:
-    return {
-        "architecture": choice.word("architecture", source.architecture),
-        "h": source.h,
-        "d_model": source.d_model,
-    }
+    """The source of the numbers in plain words, without its edits, which have a part of their own."""
+    assert origin.source is not None
+    facts = {"h": origin.h, "d_model": origin.d_model} | origin.source.caption_facts() | {"edited": None}
+    return said(source_caption(facts))
 
 
 def _name_parts(key: str, origin: Origin) -> list:

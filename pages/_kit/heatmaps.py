@@ -22,6 +22,7 @@ SHARED_TEXTS = (
     "matrices_",
     "matrix_alt",
     "path_",
+    "pixels",
     "scale",
     "sentence",
     "two_sentences",

@@ -106,7 +106,7 @@ def test_a_map_of_words_is_saved_by_pointer_and_keyboard_in_both_themes(visit, a
         assert title == "Word vectors before attention"
         assert " ".join(caption).replace("” random", "”\nrandom").split("\n") == [
             f"“{NASTY}”",
-            "random weights, h 4, d_model 64, seed 3 · Headscope",
+            "random weights, h 4, d_model 64, seed 3, mask: full, positions: sinusoidal · Headscope",
         ]
         assert {"<", ">", "&", "amp", "مرحبا"} <= set(written(root))
         assert root.find(f"{SVG}rect").get("fill") == paper
@@ -189,7 +189,10 @@ def test_the_overview_is_saved_with_its_measures_and_order(visit, app, settled):
     root = ET.fromstring(saved_file(page, "overview", "SVG")[1])
     title, *axes = written(root)[:8]
     assert (title, axes) == ("All layers and heads", ["1", "2", "3", "1", "2", "3", "4"])  # layers, heads
-    for words in (f"“{text}”", "random weights, h 4, d_model 32, seed 0 · Headscope"):
+    for words in (
+        f"“{text}”",
+        "random weights, h 4, d_model 32, seed 0, mask: full, positions: sinusoidal · Headscope",
+    ):
         assert words in " ".join(written(root))
     assert root.find(f"{SVG}rect").get("fill") == PAPER["dark"]
     [picture] = [image.get("href") for image in root.iter(f"{SVG}image")]

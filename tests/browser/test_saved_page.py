@@ -29,7 +29,7 @@ def test_a_notebook_shows_the_page_in_a_frame(tab, view):
     frame = tab.locator("iframe").content_frame
     frame.locator(DRAWN).first.wait_for()
     caption = frame.locator(".caption")
-    source = "random, h=2, d_model=8, seed=0, mask=full, position=sinusoidal"
+    source = "random weights, h 2, d_model 8, seed 0, mask: full, positions: sinusoidal"
     assert caption.inner_text() == f"小猫 حيوان two ! < three · {source} · layer 1 of 2"
     frame.locator(".segments button", has_text="2").click()
     assert caption.inner_text().endswith("· layer 2 of 2")

@@ -122,10 +122,10 @@ def test_two_traces_are_titled_by_their_differences(traced):
     bert, gpt2 = (replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2")))
     for first, second, titles, source in (
         (traced, same, (None, None), traced.view().header["source"]),
-        (bert, gpt2, [f"{name} · \u2068{TEXT}\u2069" for name in ("bert", "gpt2")], "h=3, d_model=12"),
+        (bert, gpt2, [f"{name} · \u2068{TEXT}\u2069" for name in ("bert", "gpt2")], "h 3, d_model 12"),
         (
-            *(traced, other, [f"seed={n} · \u2068{one.title}\u2069" for n, one in ((0, traced), (5, other))]),
-            "random, h=3, d_model=12, mask=full, position=sinusoidal",  # the caption speaks of both
+            *(traced, other, [f"seed {n} · \u2068{one.title}\u2069" for n, one in ((0, traced), (5, other))]),
+            "random weights, h 3, d_model 12, mask: full, positions: sinusoidal",  # true of both
         ),
     ):
         view = first.view(beside=second, token=3)
@@ -145,8 +145,8 @@ def test_the_repr_of_a_view_is_one_short_line(traced):
         assert len(repr(view)) < 250
         assert "\n" not in repr(view)
     assert repr(traced.view(layer=0)) == (
-        "<HeadView headscope-one-two-three-two: random, h=3, d_model=12, seed=0, mask=full, "
-        "position=sinusoidal; layers[0] of 2, 3 heads>"
+        "<HeadView headscope-one-two-three-two: random weights, h 3, d_model 12, seed 0, mask: full, "
+        "positions: sinusoidal; layers[0] of 2, 3 heads>"
     )
 
 
@@ -268,20 +268,22 @@ def test_special_tokens_are_told_or_found_by_form_or_else_the_first_token(pieces
 
 
 def test_the_caption_names_the_source_of_the_numbers(traced):
-    said = "random, h=3, d_model=12, seed=0, mask=full, position=sinusoidal"
+    said = "random weights, h 3, d_model 12, seed 0, mask: full, positions: sinusoidal"
     assert traced.view().header["source"] == said
     trained = mha.trace("The animal was tired.", source="mini", h=4, d_model=64)
     seed = checkpoints.manifest()["glass-box-en-h4-d64"]["plan"]["seed"]
-    said = f"mini, glass-box, h=4, d_model=64, seed={seed}, step={trained.source.step}"
+    said = (
+        f"small trained model, readable, h 4, d_model 64, seed {seed}, {trained.source.step:,} training steps"
+    )
     assert trained.view().header["source"] == said
 
 
 def test_the_caption_names_the_edited_one_of_two_traces(traced):
     edits = [mha.edits.Output(layer=0, heads=1)]
     edited = mha.trace(TEXT, h=3, d_model=12, layers=2, edits=edits)
-    named = f"edited=(no) | ({edits[0].describe()})"
+    named = f"changed: (no) | ({edits[0].describe()})"
     assert traced.view(beside=edited).header["source"].endswith(named)
-    assert edited.view(beside=edited).header["source"].endswith(f"edited=({edits[0].describe()})")
+    assert edited.view(beside=edited).header["source"].endswith(f"changed: ({edits[0].describe()})")
     assert "edited" not in traced.view(beside=traced).header["source"]
 
 

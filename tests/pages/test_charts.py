@@ -28,7 +28,8 @@ def test_a_matrix_carries_its_sentence_weights_layer_and_head(on_steps, heatmaps
         sentence, source = matrix["saved"]["caption"]
         assert sentence == f"“{NASTY}”"
         of_head = "" if matrix["symbol"] in "QKV" else " · head 3"
-        assert source == f"random weights, h 4, d_model 64, seed 7 · layer 2{of_head} · Headscope"
+        facts = "random weights, h 4, d_model 64, seed 7, mask: full, positions: sinusoidal"
+        assert source == f"{facts} · layer 2{of_head} · Headscope"
         assert "-layer-2-" in matrix["saved"]["file"]
         assert "img-src-x-onerror" in matrix["saved"]["file"]
     saved = [matrix["saved"]["file"] for matrix in heatmaps(app, "steps").values()]
@@ -40,7 +41,7 @@ def test_a_trained_model_is_named_with_its_training():
     said = charts.caption(frames.origin(found, layer=1, head=0))
     assert said == [
         "“the cat saw the dog”",
-        f"small glass-box model, h 4, d_model 32, {found.source.step:,} training steps"
+        f"small trained model, readable, h 4, d_model 32, seed 0, {found.source.step:,} training steps"
         " · layer 2 · head 1 · Headscope",
     ]
     before = mha.trace("the cat saw the dog", source="mini", h=4, d_model=32, trained=False)

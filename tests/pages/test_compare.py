@@ -42,7 +42,9 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
     assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
     assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
     seed = shown.source.origin.seed
-    assert header["source"] == f"mini, glass-box, h=4, d_model=64, seed={seed}"  # no step: there are two
+    assert (
+        header["source"] == f"small trained model, readable, h 4, d_model 64, seed {seed}"
+    )  # no step: there are two
     assert header["follows"] is header["reports"] is True
 
 

@@ -339,10 +339,10 @@ def test_without_a_model_of_a_size_the_nearest_is_shown(opened, eye, draws, engl
     h, d_model = nearest
     sizes = zip(("h", "d_model"), nearest, strict=True)
     shown = ", ".join(f"{name} {value}" for name, value in sizes if asked.get(name, 64) != value)
-    wanted = {"architecture": "glass-box", "h": 4, "d_model": 64} | asked
+    wanted = {"architecture": "readable", "h": 4, "d_model": 64} | asked
     why = "indivisible" if wanted["d_model"] % wanted["h"] else "no_model"
     assert english(f"instead.{why}", taken=shown, **wanted) in page_text(app)
-    assert eye(app)[0]["source"].startswith(f"mini, glass-box, h={h}, d_model={d_model}")
+    assert eye(app)[0]["source"].startswith(f"small trained model, readable, h {h}, d_model {d_model}")
     draws(app, *(mha.trace(text, source="mini", h=h, d_model=d_model) for text in (TYPED, Scene.twin)))
     links = [link.proto.label for link in app.get("page_link")]
     assert (english("instead.train") in links) is buttons

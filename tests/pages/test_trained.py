@@ -44,7 +44,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, d
     assert (header["layers"], header["heads"], place(app)) == (2, 4, (1, 0, 8))
     assert header["on"] is None  # the picture chooses
     assert header["special"] == [[[0], [0]]] * 2  # looks and is looked at
-    assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
+    assert header["source"].startswith("small trained model, readable, h 4, d_model 64")
     assert header["texts"] == head_view.texts("en")  # with their places to fill in
     assert place(move(app, layer=1, head=1, token="")) == (0, 0, 8)  # the token stays
 
@@ -52,8 +52,8 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye, d
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({}, "自带的小模型、玻璃箱、h=4、d_model=64"),
-        ({"source": "random", "mask": "window"}, "随机权重、h=4、d_model=64、随机种子=0、掩码=窗口"),
+        ({}, "训练过的小模型、可读、h 4、d_model 64"),
+        ({"source": "random", "mask": "window"}, "随机权重、h 4、d_model 64、随机种子 0、掩码：窗口"),
     ],
     ids=["trained", "random"],
 )
@@ -73,6 +73,7 @@ def test_the_page_describes_the_training_and_its_scores(opened, english, link):
     entry = checkpoints.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**vars(source))]
     kind = {name: getattr(source, name) for name in ("architecture", "h", "d_model")}
     captions = [caption.value for caption in app.caption]
+    kind["architecture"] = english(f"option.architecture.{kind['architecture']}")
     assert english("model.trained", steps=f"{entry['plan']['steps']:,}", **kind) in captions
     assert english("model.random") not in captions
     said = [markdown.value for markdown in app.markdown]

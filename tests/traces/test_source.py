@@ -63,20 +63,20 @@ def test_a_source_survives_saving_pickling_and_copying(source):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (SOURCES[0], "random, seed=7, mask=causal, position=alibi"),
-        (SOURCES[1], "mini, glass-box, h=4, d_model=64, seed=0, step=500"),
-        (SOURCES[2], "mine, glass-box, h=4, d_model=64, seed=0, step=500"),
+        (SOURCES[0], "random weights, seed 7, mask: causal, positions: alibi"),
+        (SOURCES[1], "small trained model, readable, h 4, d_model 64, seed 0, 500 training steps"),
+        (SOURCES[2], "mine, readable, h 4, d_model 64, seed 0, 500 training steps"),
         (SOURCES[3], "bert, BertModel"),
         (SOURCES[4], "mine, step=3, lr=0.1, note=x"),
         (SOURCES[5], "recorded, a=1"),
         (
             SOURCES[6],
-            "mini, glass-box, h=4, d_model=64, seed=0, step=500, "
-            "edited=(hide: row it, keys 2, 3; off: head 4)",
+            "small trained model, readable, h 4, d_model 64, seed 0, 500 training steps, "
+            "changed: (hide: row it, keys 2, 3; off: head 4)",
         ),
         (SOURCES[7], "bert (file), BertModel"),
         (ArraySource("", {"architecture": "A"}), "A"),
-        (ArraySource("A", {"architecture": "A", "h": 3}), "A, h=3"),  # an equal name is shown once
+        (ArraySource("A", {"architecture": "A", "h": 3}), "A, h 3"),  # an equal name is shown once
     ],
 )
 def test_a_caption_has_the_distinguishing_facts(source, said):
@@ -88,7 +88,7 @@ def test_a_file_and_an_edited_source_have_the_facts_of_the_original():
     assert (file.name, file.skipped, file.notes) == ("bert", ("pooler: none",), ())
     assert file.origin == FileSource("u", file).origin == SOURCES[3]
     assert SOURCES[0].origin is SOURCES[0]
-    assert (edited.name, edited.origin, edited.notes) == ("mini", SOURCES[1], ())
+    assert (edited.name, edited.origin, edited.notes) == ("small trained model", SOURCES[1], ())
     assert [len(source.edits) for source in (edited, FileSource("t", edited), SOURCES[1])] == [2, 2, 0]
     assert isinstance(SOURCES[2], TrainedSource)
     assert not isinstance(SOURCES[2], MiniSource)

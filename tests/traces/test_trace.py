@@ -77,7 +77,7 @@ def test_a_trace_is_one_short_line_whatever_its_text():
     trace = mha.trace("How are you?", h=4, d_model=64, layers=2)
     assert repr(trace) == (
         "<AttentionTrace 'How are you?': 4 tokens, 2 layers (4 heads); "
-        "random, seed=0, mask=full, position=sinusoidal>"
+        "random weights, seed 0, mask: full, positions: sinusoidal>"
     )
     assert len(repr(mha.trace("word " * 300, h=1, d_model=2))) < 250
 
@@ -199,7 +199,7 @@ def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from(refus
     assert found.name == "weights"
     assert float(found.sel(head=2, query="it", key="cat")) == float(trace.layers[1].weights(2)[3, 1])
     assert found.attrs["text"] == "the cat saw it"
-    assert found.attrs["source"].startswith("random, seed=0")
+    assert found.attrs["source"].startswith("random weights, seed 0")
     assert trace.frame("weights", head=0).attrs == found.attrs
     monkeypatch.setitem(sys.modules, "xarray", None)
     assert "pip install xarray" in str(refused(trace.to_xarray, "weights"))
@@ -218,7 +218,7 @@ def test_a_figure_is_drawn_with_its_numbers_words_and_source(refused):
         np.testing.assert_array_equal(figure.data[0].z, np.where(shown, frame, np.nan))
         assert (figure.data[0].zmin == 0) == (name == "weights")
         head = "" if name == "result" else ", head 2"
-        assert figure.layout.title.text.startswith(f"{name}, layer 0{head} · random, seed=")
+        assert figure.layout.title.text.startswith(f"{name}, layer 0{head} · random weights, seed ")
     assert figure.layout.yaxis.title.text == "token"
     assert figure.data[0].y == ("the", "&lt;b&gt;", "saw", "it")
     assert trace.figure("weights", head=0).layout.xaxis.title.text == "key: word looked at"

@@ -3,7 +3,14 @@
 import { make, makeSvg, penOf, required } from "./elements.js";
 
 /** @typedef {{ figure: Element, width: number, height: number }} Drawn */
-/** @typedef {{ title?: string, caption?: string[], file?: string }} FigureMeta `file` is a name without its ending */
+/**
+ * An entry of a legend: what a colour means, or the numbers at both ends of a scale of colours.
+ * @typedef {{ text: string, colour: string, dash?: number[] } | { ends: string[], colours: number[][] }} LegendEntry
+ */
+/**
+ * `file` is a name without its ending; `pixels` says in an SVG that its cells are too many for vectors.
+ * @typedef {{ title?: string, caption?: string[], file?: string, pixels?: string }} FigureMeta
+ */
 /** @typedef {{ paper: string, ink: string, font: string }} FigureLook */
 /** @typedef {string | number | null | undefined} TableCell */
 /** @typedef {typeof FORMATS[number]} FileFormat */
@@ -15,12 +22,14 @@ import { make, makeSvg, penOf, required } from "./elements.js";
  * @property {() => FigureLook} look
  * @property {() => Drawn | Promise<Drawn>} drawn
  * @property {() => TableCell[][] | Promise<TableCell[][]>} [lines] a table: its header and its rows
+ * @property {LegendEntry[]} [legend]
  * @property {boolean} [printed] in the colours of print: its PNG is a slide, its SVG has no ground of its own
  */
 
 const PAD = 14; // pixels around a figure
 const TITLE = 14; // pixels of its letters
 const SMALL = 10.5;
+const LEGEND = { line: 22, scale: 120, step: 5, gap: 6, between: 18 }; // pixels of a legend
 export const LEADING = 1.4; // of lines, for each pixel of their letters
 const WRITTEN = 100; // pixels that title and caption take above and below, about
 const WRITTEN_WIDTH = 360; // pixels: what is written above and below needs them
@@ -52,7 +61,7 @@ export function download(content, name) {
 
 /** @param {Figure} figure */
 async function svgFile(figure) {
-  const { text } = await composed(figure, { ground: figure.printed ? "" : figure.look().paper });
+  const { text } = await composed(figure, { ground: figure.printed ? "" : figure.look().paper, editable: true });
   return new Blob([text], { type: "image/svg+xml" });
 }
 
@@ -122,17 +131,20 @@ function asOnScreen(width, height) {
 }
 
 // The figure as it is drawn, zoom and all, between its title and its caption, on its ground where it has one.
-/** @param {Figure} figure @param {{ ground?: string, style?: string }} more */
-async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
+/** @param {Figure} figure @param {{ ground?: string, style?: string, editable?: boolean }} more */
+async function composed({ meta, look, drawn, legend = [] }, { ground = "", style = "", editable = false }) {
   const { ink, font } = look();
   const { figure, width: wide, height: high } = await drawn();
-  const { title = "", caption = [] } = meta;
+  const { title = "", pixels = "" } = meta;
+  const caption = [...(meta.caption ?? []), ...(editable && pixels && figure.querySelector("image") ? [pixels] : [])];
   const inner = Math.max(WRITTEN_WIDTH, Math.ceil(wide));
   const width = inner + 2 * PAD;
   const head = wrapped(title, inner, spacious(`600 ${TITLE}px ${font}`));
   const foot = caption.flatMap((line) => wrapped(line, inner, spacious(`${SMALL}px ${font}`)));
   const top = PAD + (head.length ? head.length * LEADING * TITLE + 6 : 0);
-  const height = Math.ceil(top + high + foot.length * SMALL * 1.5 + (foot.length ? 2 : 1) * PAD);
+  const { keys, tall } = legendDrawn(legend, inner, ink, font);
+  const below = top + high + (tall ? PAD + tall : 0);
+  const height = Math.ceil(below + foot.length * SMALL * 1.5 + (foot.length ? 2 : 1) * PAD);
   const page = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": font });
   if (style) page.append(makeSvg("style", {}, style));
   if (ground) page.append(makeSvg("rect", { width, height, fill: ground }));
@@ -143,11 +155,49 @@ async function composed({ meta, look, drawn }, { ground = "", style = "" }) {
   });
   for (const [key, value] of Object.entries({ x: PAD, y: top, overflow: "visible" }))
     figure.setAttribute(key, String(value));
-  page.append(figure);
+  page.append(figure, keys);
+  keys.setAttribute("transform", `translate(${PAD} ${top + high + PAD})`);
   foot.forEach((line, i) => {
-    write(line, top + high + PAD + (i + 0.8) * SMALL * 1.5, { "font-size": SMALL });
+    write(line, below + PAD + (i + 0.8) * SMALL * 1.5, { "font-size": SMALL });
   });
   return { text: new XMLSerializer().serializeToString(page), width, height };
+}
+
+/**
+ * The entries of a legend beside each other, as many in a row as have room.
+ * @param {LegendEntry[]} legend
+ * @param {number} width
+ * @param {string} ink
+ * @param {string} font
+ */
+function legendDrawn(legend, width, ink, font) {
+  const keys = makeSvg("g", { "font-size": SMALL });
+  const widthOf = spacious(`${SMALL}px ${font}`);
+  let [left, top] = [0, 0];
+  for (const entry of legend) {
+    const isScale = "ends" in entry;
+    const [before, after] = isScale ? entry.ends : ["", entry.text];
+    const from = isScale ? widthOf(before) + LEGEND.gap : 0;
+    const to = from + (isScale ? LEGEND.scale : LEGEND.line);
+    const wide = to + LEGEND.gap + widthOf(after);
+    if (left && left + wide > width) [left, top] = [0, top + 1.6 * SMALL];
+    const key = makeSvg("g", { transform: `translate(${left.toFixed(1)} ${top.toFixed(1)})` });
+    left += wide + LEGEND.between;
+    if (before) key.append(makeSvg("text", { x: 0, y: 0.85 * SMALL, fill: ink }, before));
+    if (isScale) {
+      const place = { y: 0, width: LEGEND.step, height: SMALL, "shape-rendering": "crispEdges" };
+      for (let x = 0; x < LEGEND.scale; x += LEGEND.step) {
+        const at = Math.round((x / (LEGEND.scale - LEGEND.step)) * (entry.colours.length - 1));
+        key.append(makeSvg("rect", { ...place, x: from + x, fill: `rgb(${entry.colours[at]})` }));
+      }
+    } else {
+      const look = { stroke: entry.colour, "stroke-width": 3, "stroke-dasharray": entry.dash?.join(" ") || "none" };
+      key.append(makeSvg("path", { d: `M${from} ${SMALL / 2}H${to}`, ...look }));
+    }
+    key.append(makeSvg("text", { x: to + LEGEND.gap, y: 0.85 * SMALL, fill: ink }, after));
+    keys.append(key);
+  }
+  return { keys, tall: legend.length ? top + SMALL : 0 };
 }
 
 /**

@@ -12,10 +12,10 @@ const TALLEST_ARC = 220; // of arcs, at most
 // How words stand on their line, the first way in which all have room: pixels of their letters, between two, and of a
 // number below. A text that has room in none goes on.
 const WAYS = [
-  { letters: 14.4, gap: 16, number: 34 },
-  { letters: 14.4, gap: 10, number: 30 },
-  { letters: 12.6, gap: 9, number: 30 },
-  { letters: 11.2, gap: 8, number: 28 },
+  { letters: 14, gap: 16, number: 34 },
+  { letters: 14, gap: 10, number: 30 },
+  { letters: 12.8, gap: 9, number: 30 },
+  { letters: 12, gap: 6, number: 28 },
 ];
 
 /**
@@ -146,9 +146,9 @@ export class Arcs extends Curved {
     if (x + size > this.scroll.scrollLeft + this.width) this.scroll.scrollLeft = x + size - this.width + 12;
   }
 
-  /** @returns {import("./drawing.js").Shapes} */
-  scene() {
-    const { selection, panel, theme } = this;
+  /** @param {import("./theme.js").Theme} theme @returns {import("./drawing.js").Shapes} */
+  scene(theme) {
+    const { selection, panel } = this;
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
     const tokens = panel.tokens.slice(0, length);
     const { focus } = selection.of(panel);
@@ -167,12 +167,22 @@ export class Arcs extends Curved {
       curves: this.curvesOf(0, length, this.scroll.scrollLeft, tall - line.tall, line),
       labels: tokens.flatMap((text, at) => {
         const x = places[at].x + places[at].size / 2;
-        const value = Math.max(0, ...numbers.map(({ values }) => values[at]));
-        const under = value >= selection.threshold ? short(value) : "";
+        const notes = numbers
+          .filter(({ values }) => values[at] > 0 && values[at] >= selection.threshold)
+          .map(({ head, values }) => ({
+            text: short(values[at]),
+            colour: head === null ? undefined : theme.textColours[head % theme.textColours.length],
+          }));
+        const bold = focus?.tokens.includes(at);
         return [
-          { text, unknown: panel.unknown.query.has(at), x, y: tall + 12, anchor: "middle" },
-          ...(under ? [{ note: under, text: "", x, y: tall + 30, anchor: "middle" }] : []),
+          { text, unknown: panel.unknown.query.has(at), bold, x, y: tall + 12, anchor: "middle" },
+          ...(notes.length ? [{ notes, text: "", x, y: tall + 30, anchor: "middle" }] : []),
         ];
+      }),
+      rectangles: tokens.flatMap((_, at) => {
+        const { x, size: width } = places[at];
+        const frame = { x, y: tall + 1, width, height: ROW, fill: "none", stroke: theme.accent };
+        return focus?.tokens.includes(at) ? [frame] : [];
       }),
     };
   }

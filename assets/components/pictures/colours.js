@@ -6,18 +6,22 @@
 const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
 const TEXT_CONTRAST = 4.5; // of small text (WCAG 2.2, 1.4.3)
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
-const SHADES = 4096; // of a scale in a table: two of them differ by less than a colour does
+const SHADES = 4097; // of a scale in a table, one of them in its middle: two differ by less than a colour does
 /** @type {WeakMap<Colour[], Uint32Array>} */
 const tables = new WeakMap();
 
 /**
- * The colours of a scale, read anew because the theme can change: of weights or, "diverging", of signed numbers.
+ * The colours of a scale, read anew because the theme can change: of weights or, "diverging", of signed numbers, whose 0
+ * has the colour of the weight 0.
  * @param {Element} element
  * @returns {Colour[]}
  */
 export function themeColours(element, scale = "sequential") {
   const listed = getComputedStyle(element).getPropertyValue(`--st-chart-${scale}-colors`);
-  return listed.split(",").map(colourOf);
+  const colours = listed.split(",").map(colourOf);
+  // Streamlit's theme has ten: none of them is the middle, and a mixture of two would be a tint.
+  if (scale === "diverging") colours.splice(colours.length / 2, 0, themeColours(element)[0]);
+  return colours;
 }
 
 // The colour written as "#rrggbb".

@@ -26,7 +26,11 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
 /** @typedef {import("./curves.js").Curve} Curve */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../view/selection.js").Selection} Selection */
-/** @typedef {{ text: string, unknown?: boolean, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
+/** @typedef {{ text: string, colour?: string }} Note a number beside a word */
+/**
+ * @typedef {{ text: string, unknown?: boolean, bold?: boolean, notes?: Note[], x: number, y: number, anchor: string,
+ *   fill?: string }} Label
+ */
 
 /** @typedef {{ head: number | null, values: Float32Array }} HeadNumbers of every token, null for the mean of heads */
 
@@ -59,8 +63,8 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @property {number} height
  * @property {Curve[]} curves
  * @property {Label[]} labels
- * @property {{ x: number, y: number, width: number, height: number, fill: string }[]} [rectangles]
- * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
+ * @property {{ x: number, y: number, width: number, height: number, fill: string, stroke?: string }[]} [rectangles]
+ * @property {SVGElement} [map]
  */
 
 /** @param {import("../view/head_view.js").Header} header */

@@ -4,6 +4,7 @@
 import { fit, make, penOf, required } from "../page/elements.js";
 import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
+import { SvgPen } from "./svg_pen.js";
 import { Viewport } from "./viewport.js";
 
 /**
@@ -36,7 +37,8 @@ import { Viewport } from "./viewport.js";
 /** @typedef {{ row: number, column: number }} Cell */
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
-const FINE = { least: 2, most: 4, across: 4000 }; // pixels in a file for each on screen, and from side to side of it
+const MAX_VECTORS = 4096; // cells in a file: more of them are one picture of pixels
+const FINE = 4; // of its pixels for each on screen
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
 const NAME_SIZE = 12; // of its letters
 const SLANT = -Math.PI / 2.6; // of the names of columns
@@ -217,32 +219,46 @@ export class Heatmap {
     const context = penOf(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     if (!this.numbers.values.length) return;
+    this.#paintWith(context);
+    this.moved();
+  }
+
+  /** @param {CanvasRenderingContext2D | SvgPen} context */
+  #paintWith(context) {
     context.save();
     context.translate(this.left, this.above);
     context.beginPath();
     context.rect(0, 0, this.viewport.width, this.viewport.height);
     context.clip();
-    drawCells(this, context);
+    if (context instanceof SvgPen) printCells(this, context);
+    else drawCells(this, context);
     if (this.named) writeValues(this, context);
     drawMarks(this, context);
     context.restore();
     if (this.named) writeNames(this, context);
-    this.moved();
   }
 
   /**
-   * It is drawn anew for a file, as fine as print and without the pointer's cell: an image of an SVG.
+   * It is drawn anew for a file, as vectors and without the pointer's cell.
    * @param {MatrixLook} look
-   * @param {number} across pixels from side to side of all that the file shows
    */
-  printed(look, across = this.width) {
-    const { width, height, marks } = this;
-    const fine = Math.max(FINE.least, Math.min(FINE.most, FINE.across / across));
-    const copy = Object.assign(new Heatmap(), this, { canvas: make("canvas"), moved: () => {} });
-    copy.replace(this.numbers, look);
-    fit(copy.canvas, width, height, fine);
-    copy.paint(look, { ...marks, cell: null });
-    return { href: copy.canvas.toDataURL("image/png"), x: 0, y: 0, width, height };
+  printed(look) {
+    const copy = Object.assign(new Heatmap(), this, { look, marks: { ...this.marks, cell: null } });
+    copy.replace(this.numbers);
+    const pen = new SvgPen();
+    if (this.numbers.values.length) copy.#paintWith(pen);
+    return pen.root;
+  }
+
+  // The scale of the colours, for the legend of a file.
+  /** @param {MatrixLook} look @returns {import("../page/saving.js").LegendEntry} */
+  legend({ sequential, diverging }) {
+    const { end, roots, signed } = this.numbers;
+    const colours = signed ? diverging : sequential;
+    /** @param {number} share of the scale */
+    const at = (share) => shade(colours, roots ? Math.sqrt(share) : share);
+    const largest = end.toPrecision(3);
+    return { ends: [signed ? `−${largest}` : "0", largest], colours: Array.from({ length: 25 }, (_, n) => at(n / 24)) };
   }
 
   // A caption on the meaning of the colours and on how to zoom.
@@ -268,6 +284,47 @@ function drawCells(map, context) {
   context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
   context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
   if (map.hidden) hatch(context, look, map.hidden, [step * cell, 0, 0, step * high, x, y]);
+}
+
+// The cells in sight as rectangles, or, if they are too many, as one picture.
+/** @param {Heatmap} map @param {SvgPen} pen */
+function printCells(map, pen) {
+  const { numbers, look, viewport } = map;
+  const { x, y, cell, high, width, height } = viewport;
+  const [[left, right], [top, bottom]] = [viewport.seen("x"), viewport.seen("y")];
+  if ((right - left) * (bottom - top) > MAX_VECTORS) {
+    const canvas = make("canvas");
+    fit(canvas, width, height, FINE);
+    drawCells(map, penOf(canvas));
+    pen.put("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height });
+    return;
+  }
+  for (let row = top; row < bottom; row++)
+    for (let column = left; column < right; column++) {
+      const value = map.value({ row, column });
+      const [red, green, blue, opacity] = cellColour(numbers, look, value);
+      const [across, down] = [x + column * cell, y + row * high];
+      Object.assign(pen, { fillStyle: `rgb(${red},${green},${blue})`, globalAlpha: opacity / 255 });
+      pen.fillRect(across, down, cell, high);
+      pen.globalAlpha = 1;
+      if (Number.isNaN(value)) hatchCell(pen, look, [across, down, cell, high]);
+    }
+}
+
+// The slanted lines of one hidden cell, as vectors.
+/** @param {SvgPen} pen @param {MatrixLook} look @param {[number, number, number, number]} place of the cell */
+function hatchCell(pen, { ink }, [x, y, width, height]) {
+  Object.assign(pen, { strokeStyle: ink, lineWidth: 1, globalAlpha: HATCH_STRENGTH });
+  pen.beginPath();
+  // They go on from cell to cell: each is x + y = a multiple of HATCH.
+  for (let sum = Math.ceil((x + y) / HATCH) * HATCH; sum < x + y + width + height; sum += HATCH) {
+    const begin = Math.max(x, sum - y - height);
+    const end = Math.min(x + width, sum - y);
+    pen.moveTo(begin, sum - begin);
+    pen.lineTo(end, sum - end);
+  }
+  pen.stroke();
+  pen.globalAlpha = 1;
 }
 
 // Exactly the cells in sight, of a matrix that is too large to be kept.
@@ -376,7 +433,7 @@ export function putPixels(context, numbers, look, width, x = 0, y = 0) {
 }
 
 // The number of each cell in sight, where there is room for it.
-/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D | SvgPen} context */
 function writeValues(map, context) {
   const { numbers, look, viewport } = map;
   const { x, y, cell, high } = viewport;
@@ -396,7 +453,7 @@ function writeValues(map, context) {
     }
 }
 
-/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D | SvgPen} context */
 function drawMarks({ marks, look, viewport, named, numbers }, context) {
   const { x, y, cell, high, width, height } = viewport;
   const { rows, columns } = viewport;
@@ -438,7 +495,7 @@ function drawMarks({ marks, look, viewport, named, numbers }, context) {
 }
 
 // Names of rows on the left and of columns above: as many as there is room for.
-/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
+/** @param {Heatmap} map @param {CanvasRenderingContext2D | SvgPen} context */
 function writeNames({ left, above, numbers, look, marks, viewport }, context) {
   const { x, y, cell, high } = viewport;
   context.fillStyle = look.ink;
@@ -477,7 +534,7 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
 }
 
 // Dots below a text that has just been written at (0, 0).
-/** @param {CanvasRenderingContext2D} context @param {number} width @param {string} ink */
+/** @param {CanvasRenderingContext2D | SvgPen} context @param {number} width @param {string} ink */
 function underline(context, width, ink) {
   /** @type {Partial<Record<CanvasTextAlign, number>>} */
   const begins = { right: -width, center: -width / 2 };
@@ -529,7 +586,7 @@ export function widthOf(numbers, look, cell) {
 }
 
 // The text, cut at its end where it is wider than so many pixels.
-/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
+/** @param {Pick<CanvasRenderingContext2D, "measureText">} context @param {string} text @param {number} width */
 export function shortenedTo(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const characters = [...text];

@@ -54,7 +54,7 @@ export class Lines extends Curved {
   // Pixels of the widest token of a side.
   /** @param {Side} side */
   #widest(side) {
-    const textWidth = measured(`14.4px ${this.theme.font}`);
+    const textWidth = measured(`14px ${this.theme.font}`);
     return listOf(this.panel, side).reduce((widest, token) => Math.max(widest, textWidth(token)), 0) * BOLD;
   }
 
@@ -125,28 +125,34 @@ export class Lines extends Curved {
   }
 
   // As large as its words need where their font is missing; of two sentences both together have the shape of a slide.
-  /** @returns {Shapes} */
-  scene() {
-    const { selection, panel, theme } = this;
+  /** @param {import("./theme.js").Theme} theme @returns {Shapes} */
+  scene(theme) {
+    const { selection, panel } = this;
     const length = Math.min(longestOf(panel), SCENE_TOKENS);
     const { focus } = selection.of(panel);
     const numbers = focus ? numbersOf(selection, panel, focus) : [];
     /** @param {number | null} head */
     const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
-    /** @type {(side: Side, at: number) => string} */
-    const note = (side, at) => {
+    const { textColours: colours } = theme;
+    /** @type {(side: Side, at: number) => import("./drawing.js").Note[]} */
+    const notes = (side, at) => {
       const seen = side === focus?.side ? [] : numbers.filter(({ values }) => values[at] >= selection.threshold);
-      return seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
+      return seen.map(({ head, values }) => ({
+        text: named(head) + short(values[at]),
+        colour: head === null ? undefined : colours[head % colours.length],
+      }));
     };
+    /** @type {(side: Side, at: number) => boolean} */
+    const isAsked = (side, at) => side === focus?.side && focus.tokens.includes(at);
     /** @param {Side} side */
     const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
     const [wordWidth, numberWidth] = [LABEL.word, LABEL.number].map((size) => spacious(`${size}px ${theme.font}`));
     /** @param {Side} side */
     const room = (side) =>
       every(side).reduce((most, at) => {
-        const beside = note(side, at);
-        const width = wordWidth(listOf(panel, side)[at]) + (beside ? LABEL.gap + numberWidth(beside) : 0);
-        return Math.max(most, width + WORD_MARGIN);
+        const beside = notes(side, at).reduce((sum, { text }) => sum + LABEL.gap + numberWidth(text), 0);
+        const word = (isAsked(side, at) ? BOLD : 1) * wordWidth(listOf(panel, side)[at]);
+        return Math.max(most, word + beside + WORD_MARGIN);
       }, 0);
     const [left, right] = this.sides.map(room);
     const { length: count } = selection.panels;
@@ -158,7 +164,8 @@ export class Lines extends Curved {
       return {
         text: listOf(panel, side)[at],
         unknown: panel.unknown[side].has(at),
-        note: note(side, at),
+        bold: isAsked(side, at),
+        notes: notes(side, at),
         x: isKey ? left + middle + LABEL.gap : left - LABEL.gap,
         y: (at + 0.5) * ROW,
         anchor: isKey ? "start" : "end",
@@ -170,6 +177,11 @@ export class Lines extends Curved {
       height: length * ROW,
       curves: curves.filter(({ query, key }) => query < length && key < length),
       labels: this.sides.flatMap((side) => every(side).map((at) => label(side, at))),
+      rectangles: this.sides.flatMap((side) => {
+        const place = side === "key" ? { x: left + middle, width: right } : { x: 0, width: left };
+        const frame = { ...place, height: ROW, fill: "none", stroke: theme.accent };
+        return every(side).flatMap((at) => (isAsked(side, at) ? [{ ...frame, y: at * ROW }] : []));
+      }),
     };
   }
 }

@@ -167,6 +167,6 @@ export class Matrix {
   /** @param {import("./theme.js").Theme} theme @returns {import("./drawing.js").Shapes} */
   scene(theme) {
     const { width, height } = this.map;
-    return { width, height, curves: [], labels: [], image: this.map.printed(theme) };
+    return { width, height, curves: [], labels: [], map: this.map.printed(theme) };
   }
 }

@@ -368,12 +368,18 @@ export class MatrixGallery {
     const note = enlarged.hidden ? [fill(texts.sentence, { words: hatched ?? texts.colours_masked })] : [];
     return {
       printed: true,
-      meta: { title: `${symbol} ${meaning}`, caption: [...note, ...saved.caption], file: saved.file },
+      meta: {
+        title: `${symbol} ${meaning}`,
+        caption: [...note, ...saved.caption],
+        file: saved.file,
+        pixels: texts.pixels,
+      },
       look: () => theme,
+      legend: [enlarged.legend(theme)],
       drawn: () => {
         const { width, height } = enlarged;
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        figure.append(makeSvg("image", enlarged.printed(theme)));
+        figure.append(enlarged.printed(theme));
         return { figure, width, height };
       },
       lines: () => linesOfMatrix(numbers),

@@ -149,12 +149,15 @@ export class ShadedText {
       right = Math.max(right, x + width);
       const share = Math.min(1, weights[at] / this.end);
       const colour = element.style.background ? this.#colour(heads?.[at] ?? null, share, theme) : null;
-      if (colour) rectangles.push({ x, y, width, height, fill: `rgb(${colour})` });
+      const stroke = element.classList.contains("focus") ? theme.accent : "none";
+      if (colour || stroke !== "none")
+        rectangles.push({ x, y, width, height, fill: colour ? `rgb(${colour})` : "none", stroke });
       const fill = colour ? inkOn(colour) : undefined;
       const text = listOf(this.panel, side)[at];
       labels.push({ text, x: x + width / 2, y: y + 13, anchor: "middle", fill });
       const note = numberOn(element).textContent;
-      if (note) labels.push({ text: "", note, x: x + width / 2, y: y + height - 8, anchor: "middle", fill });
+      if (note)
+        labels.push({ text: "", notes: [{ text: note }], x: x + width / 2, y: y + height - 8, anchor: "middle", fill });
     });
     return { width: right, height: this.scroll.scrollHeight, curves: [], rectangles, labels };
   }

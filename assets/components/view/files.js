@@ -2,14 +2,16 @@
 
 import { makeSvg } from "../page/elements.js";
 import { download, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
-import { fill } from "../page/wording.js";
+import { fill, short } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { strokeOf } from "../pictures/curves.js";
 import { broughtOut, LABEL } from "../pictures/drawing.js";
 import { MAX_NUMBERS, table } from "../scene/focus.js";
 
 const HEADING = 14; // pixels of the letters of a sentence's title
+const ANSWER = 12; // and of the answers below it
 const BETWEEN = 36; // pixels between two sentences
+const MAX_LEGEND = 16; // heads: more of them share their colours
 const NARROWEST = 300; // pixels: a title needs them
 const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
@@ -33,16 +35,19 @@ export function saveDrawings(format, selection, drawings, theme) {
   /** @type {import("../page/saving.js").Figure} */
   const figure = {
     printed: true,
-    meta: { file: nameOf(selection), caption: captionOf(selection, drawings) },
+    meta: {
+      file: nameOf(selection),
+      caption: captionOf(selection, drawings),
+      pixels: selection.header.texts.pixels,
+    },
     look: () => theme,
     drawn: () => {
-      const titles = selection.panels.map(({ title }) => title);
-      return drawnScenes(
-        drawings.map((drawing) => drawing.scene(theme)),
-        titles,
-        theme,
-      );
+      const { panels } = selection;
+      const scenes = drawings.map((drawing) => drawing.scene(theme));
+      const written = panels.map((panel) => [panel.title, ...selection.answers(panel).map(answerLine)]);
+      return drawnScenes(scenes, written, theme);
     },
+    legend: legendOf(selection, drawings, theme),
     lines: () => weightLines(selection),
   };
   return save(figure, format);
@@ -67,6 +72,25 @@ export async function savePage(selection, pageOf) {
   };
   const page = await pageOf({ ...header, ...inView });
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
+}
+
+/** @param {import("./head_view.js").AnswerText} answer */
+const answerLine = ([asked, words, note]) => [asked, words, note].filter(Boolean).join(" ");
+
+// The colours of the heads, or, where their mean is drawn, the scale of weights.
+/** @param {Selection} selection @param {SentenceDrawing[]} drawings @param {Theme} theme */
+function legendOf({ header, heads, state }, drawings, { palette, sequential }) {
+  const { drawing, fitted, layer } = state;
+  if (drawing === "matrix" || (drawing === "text" && heads.length > MAX_NUMBERS)) {
+    const ends = new Set(drawings.map(({ strongest }) => (fitted && strongest) || 1));
+    return ends.size > 1 ? [] : [{ ends: ["0", short([...ends][0])], colours: sequential }];
+  }
+  if (palette.length === 1 || heads.length > MAX_LEGEND) return [];
+  return heads.map((head) => {
+    const [role = ""] = header.roles?.[layer]?.[head] ?? [];
+    const name = [fill(header.texts.head, { head: head + 1 }), role].filter(Boolean).join(" · ");
+    return { ...lookOf(palette, head), text: name };
+  });
 }
 
 // The caption for everything that all sentences of a figure have in common.
@@ -104,24 +128,34 @@ function named(heads, texts) {
 }
 
 /**
- * The scenes, each below its title: beside each other or one below the other, whichever is larger on a slide.
+ * The scenes, each below its title and its answers: beside each other or one below the other, whichever is larger on a
+ * slide.
  * @param {Shapes[]} scenes
- * @param {string[]} titles
+ * @param {string[][]} written of each scene
  * @param {Theme} theme
  */
-function drawnScenes(scenes, titles, { font, ink, palette }) {
+function drawnScenes(scenes, written, { font, ink, palette }) {
   const wide = Math.max(NARROWEST, ...scenes.map(({ width }) => width));
-  const lines = titles.map((title) => wrapped(title, wide, spacious(`600 ${HEADING}px ${font}`)));
-  const above = (Math.max(...lines.map(({ length }) => length)) * LEADING + 1) * HEADING;
+  const lines = written.map((every) => {
+    let y = 0;
+    return every.flatMap((text, nth) => {
+      const [size, weight] = nth ? [ANSWER, 400] : [HEADING, 600];
+      return wrapped(text, wide, spacious(`${weight} ${size}px ${font}`)).map((line) => {
+        y += LEADING * size;
+        return { line, y, size, weight };
+      });
+    });
+  });
+  const above = Math.max(...lines.map((one) => one.at(-1)?.y ?? 0)) + HEADING;
   const high = above + Math.max(...scenes.map(({ height }) => height));
   const { width, height, places } = inColumns(scenes.length, wide, high, BETWEEN);
   const figure = makeSvg("svg", { "font-family": font, width, height });
   scenes.forEach((scene, nth) => {
     const [x, y] = places[nth];
-    lines[nth].forEach((line, at) => {
-      const place = { x, y: y + (at + 0.8) * LEADING * HEADING };
-      figure.append(makeSvg("text", { ...place, "font-size": HEADING, "font-weight": 600, fill: ink }, line));
-    });
+    for (const { line, y: below, size, weight } of lines[nth]) {
+      const letters = { "font-size": size, "font-weight": weight, fill: ink };
+      figure.append(makeSvg("text", { x, y: y + below - 0.3 * size, ...letters }, line));
+    }
     const group = makeSvg("g", { transform: `translate(${x.toFixed(1)} ${(y + above).toFixed(1)})` });
     group.append(...shapes(scene, ink, palette));
     figure.append(group);
@@ -130,9 +164,9 @@ function drawnScenes(scenes, titles, { font, ink, palette }) {
 }
 
 /** @param {Shapes} scene @param {string} ink @param {string[]} palette */
-function shapes({ image, rectangles = [], curves, labels }, ink, palette) {
+function shapes({ map, rectangles = [], curves, labels }, ink, palette) {
   return [
-    ...(image ? [makeSvg("image", image)] : []),
+    ...(map ? [map] : []),
     ...rectangles.map((box) => makeSvg("rect", { ...box, rx: 3 })),
     ...[...curves].sort((a, b) => a.weight - b.weight).map((curve) => curvePath(curve, lookOf(palette, curve.head))),
     ...labels.map((label) => labelText(label, ink)),
@@ -154,11 +188,14 @@ function curvePath({ points, strength }, { colour, dash, thin }) {
 }
 
 /** @param {import("../pictures/drawing.js").Label} label @param {string} ink */
-function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
-  const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor };
+function labelText({ text, unknown, bold, notes = [], x, y, anchor, fill: colour }, ink) {
+  const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor, "font-weight": bold ? 600 : 400 };
   const element = makeSvg("text", { ...place, "font-size": text ? LABEL.word : LABEL.number, fill: colour ?? ink });
   element.append(makeSvg("tspan", unknown ? { style: "text-decoration: underline dotted" } : {}, text));
-  if (note) element.append(makeSvg("tspan", { "font-size": LABEL.number, ...(text ? { dx: LABEL.gap } : {}) }, note));
+  notes.forEach(({ text: note, colour: own }, nth) => {
+    const place = { "font-size": LABEL.number, dx: text || nth ? LABEL.gap : 0 };
+    element.append(makeSvg("tspan", { ...place, fill: own ?? colour ?? ink }, note));
+  });
   return element;
 }
 

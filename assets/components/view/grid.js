@@ -142,9 +142,11 @@ export class HeadGrid {
           `${source} · Headscope`,
         ],
         file: `${file}-layer-${layer.number + 1}-heads`,
+        pixels: texts.pixels,
       },
       look: () => theme,
       drawn: () => this.#drawn(theme),
+      legend: [pictures[0].map.legend(theme)],
       lines: () => [
         ["layer", "head", "query_position", "query", "key_position", "key", "weights"],
         ...pictures.flatMap(({ numbers: { rows, columns, values } }, at) =>
@@ -161,10 +163,13 @@ export class HeadGrid {
   #drawn(theme) {
     const { layer } = this.shown;
     const longest = Math.max(layer.nQuery, layer.nKey);
+    const { chosenToken } = this.selection;
+    const rows = chosenToken === null ? [] : [chosenToken];
     const side = Math.min(Math.max(SAVED.cell, SAVED.least / longest), SAVED.most / longest);
     const maps = this.pictures.map(({ numbers }) => {
       const map = new Heatmap();
       map.fit(numbers, theme, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, { width: side, height: side });
+      map.marks = { rows, columns: [], cell: null };
       return map;
     });
     const [{ width: wide, height: tall }] = maps;
@@ -179,7 +184,9 @@ export class HeadGrid {
     const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     maps.forEach((map, at) => {
       const [x, y] = places[at];
-      figure.append(makeSvg("image", { ...map.printed(theme, width), x, y }));
+      const group = makeSvg("g", { transform: `translate(${x} ${y})` });
+      group.append(map.printed(theme));
+      figure.append(group);
       let foot = y + tall;
       for (const { text, size } of below[at]) {
         foot += LEADING * size;

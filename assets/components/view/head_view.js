@@ -413,7 +413,7 @@ export class HeadView {
         // Nothing below may move up under the pointer.
         status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
-      showAnswers(answers, answersAt(selection, panel), header.texts, this.theme.textColours);
+      showAnswers(answers, selection.answers(panel), header.texts, this.theme.textColours);
       stage.dataset.pinned = String(Boolean(pinned));
       const active = selection.active(panel);
       if (active) {
@@ -489,18 +489,12 @@ export class HeadView {
     const layer = fill(texts.layer_of, { layer: state.layer + 1, layers: header.layers });
     const parts = [titled ? "" : panels[0].title, header.source, layer].filter(Boolean);
     const inApp = header.notes?.[state.layer] ?? "";
-    const said = header.follows === undefined ? parts.join(" · ") : inApp;
-    const areAsked = questionsOf(header, 0, state.layer).length > 0;
-    this.caption.textContent = paragraph([said, said && areAsked && texts.grey], texts); // a lesson says neither
+    const grey = questionsOf(header, 0, state.layer).length > 0 ? texts.grey : "";
+    this.caption.textContent =
+      header.follows === undefined
+        ? [...parts, grey].filter(Boolean).join(" · ")
+        : paragraph([inApp, inApp && grey], texts); // a lesson says neither
   }
-}
-
-// The questions at the one token in focus, with the model's answers.
-/** @param {Selection} selection @param {Panel} panel */
-function answersAt(selection, panel) {
-  const { focus } = selection.of(panel);
-  if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
-  return selection.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? [];
 }
 
 // Each question with its answer, which stands out where it is sure, and with the heads that are asked, in their colour.

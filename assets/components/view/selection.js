@@ -224,6 +224,14 @@ export class Selection {
     return { pinned, focus: hover ?? pinned };
   }
 
+  // The questions at the one token in focus of a panel, with the model's answers.
+  /** @param {Panel} panel */
+  answers(panel) {
+    const { focus } = this.of(panel);
+    if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
+    return this.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? [];
+  }
+
   // The token that the keyboard is at in a sentence: the last one that was chosen there.
   /** @param {Panel} panel */
   active(panel) {
