@@ -222,7 +222,7 @@ def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
 
 def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
     """Whether a word is a noun and not a verb; if its form leaves that open, the `other` word decides."""
-    words = lexicon(_language(trace))
+    words, other = lexicon(_language(trace)), normalized(other)
     word, nouns = normalized(trace.answered.pieces[query]), words.noun_forms | words.pronouns
     is_verb = _is_verb(words, word)
     if is_verb != (word in nouns):

@@ -292,6 +292,10 @@ def test_the_answers_at_a_word_are_those_that_say_something(english, word, answe
     assert _told(in_words(replace(trace, answers=questions["noun"], questions=questions))[at]) == said
 
 
+def test_a_word_that_can_be_a_noun_is_a_verb_after_i():
+    assert in_words(mha.trace("I love pizza.", source="mini"))[2][0].asked == "Who does it?"
+
+
 def test_questions_that_the_same_heads_answer_have_one_answer():
     trace = mha.trace(TYPED, source="mini", h=2, trained=False)
     source = replace(trace.source, questions=("noun after", "doer object before decider hidden"))
