@@ -142,6 +142,10 @@ def test_waiting_visitors_see_their_place(on_page, english, monkeypatch):
     apps[2].run()
     texts = [element.proto.text for element in apps[2].get("progress")]
     assert texts == [english("train.waiting", place=2)]
+    compute.trainings().start(plan(seed=3), "another visit")
+    guest = on_page(train_seed=3)  # who has not asked for it and cannot stop it
+    assert [one.key for one in guest.button if one.key == "stop"] == []
+    assert english("train.shared") in [caption.value for caption in guest.caption]
     for job, app in zip(jobs, apps, strict=True):
         app.button(key="stop").click().run()
         assert not job.users

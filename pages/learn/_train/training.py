@@ -101,10 +101,12 @@ def _buttons(plan: Plan) -> None:
                 on_click=_start,
                 args=(plan,),
             )
-        elif job.state != "finished":
+        elif job.state != "finished" and visitor in job.users:
             st.button(
                 t("train.stop"), icon=":material/stop:", key="stop", on_click=queue.stop, args=(plan, visitor)
             )
+        elif job.state != "finished":
+            st.caption(t("train.shared"))
         else:
             st.button(
                 t("train.look"),
