@@ -50,5 +50,5 @@ st.header(t("words.relations"), anchor="relations", divider="gray")
 st.markdown(t("words.relations_intro"))
 words.relations(known, kinds, axes=axes)
 if projected.possible(compute.nearest(state.current()).trace):
-    st.header(t("words.two_heads"), anchor="two-heads", divider="gray")
+    st.header(t("words.two_heads"), anchor="two-heads")
     projected.two_heads()
