@@ -113,17 +113,26 @@ def _names(known: pd.DataFrame, chosen: tuple[int, int] | None) -> dict:
     """The short names of the heads that have room for them in the narrowest window."""
     sizes = {"x": NARROW, "y": HEIGHT - AROUND}
     ends = {letter: _ends(known, letter) for letter in sizes}
-    pixels = pd.DataFrame(
-        {
-            letter: (known[letter].to_numpy() - ends[letter][0]) / np.ptp(ends[letter]) * size
+
+    def placed(kind: str) -> pd.DataFrame:
+        """Where these marks of the heads are, in pixels."""
+        at = {
+            letter: (known[f"{letter}{kind}"].to_numpy() - ends[letter][0]) / np.ptp(ends[letter]) * size
             for letter, size in sizes.items()
-        },
-        known["name"].to_numpy(),
-    )
+        }
+        return pd.DataFrame(at, known["name"].to_numpy())
+
+    pixels = placed("")
     corners = pd.DataFrame([dict.fromkeys(sizes, 0.0), sizes])  # the figure goes beyond the outer points
     first = known["name"].get(chosen)
     sides = free_sides(
-        pd.concat([pixels, corners]), pixels, pixels[:0], first=first, widths=(NARROW,), height=HEIGHT
+        pd.concat([pixels, corners]),
+        pixels,
+        pixels[:0],
+        first=first,
+        widths=(NARROW,),
+        height=HEIGHT,
+        marks=pd.concat([pixels, placed("_shuffled")]).dropna(),
     )
     # Above or beneath its point a name that has room keeps it in a wider window; beside it, it need not.
     sides = {name: side for name, side in sides.items() if side.endswith("center")}

@@ -23,6 +23,7 @@ SIZE, SMALL = 13, 11  # pixels of letters
 AIR = 4  # extra pixels between two lines if one has small letters
 AROUND, PADDED = 90, 1.1  # pixels around for names and legend; length of axes relative to the points
 GAP = 10  # pixels between a point and a word at its side
+MARK = 12  # pixels of a mark
 # The directions in which a word can be placed from its point: to the side, and up.
 SIDES = {
     "top center": (0, 1),
@@ -126,17 +127,23 @@ def free_sides(
     first: str | None,
     widths: Sequence[int],
     height: int,
+    marks: pd.DataFrame | None = None,
 ) -> dict[str, str]:
     """The side of its point on which each word is written, so that no two overlap in any width.
 
     A word without room on any side is left out. The word `first` is placed before all others, and `small`
-    words after those that are `written`, if no edge of the figure cuts them.
+    words after those that are `written`, if no edge of the figure cuts them. No other word than the first
+    covers one of the `marks`.
     """
     spans = (points.max() - points.min()).to_numpy()
     units = [PADDED * max(spans / (width, height - AROUND)) or 1.0 for width in widths]  # for one pixel
     ends = [points.iloc[:, 0].agg(end) / np.array(units) for end in ("min", "max")]
     words = [*sorted(written.index, key=lambda word: word != first), *small.index]
-    taken = np.empty((len(words), len(widths), 3))  # of each word: across, up, width
+    n_marks = 0 if marks is None else len(marks)
+    taken = np.empty((n_marks + len(words), len(widths), 3))  # of each mark and word: across, up, width
+    if marks is not None:
+        taken[:n_marks, :, :2] = marks.to_numpy()[:, None] / np.array(units)[None, :, None]
+        taken[:n_marks, :, 2] = MARK
     sides: dict[str, str] = {}
     for word in words:
         is_small = word in small.index
@@ -144,7 +151,7 @@ def free_sides(
         if is_small:
             wide, line = wide * SMALL / SIZE, LINE + AIR
         across, up = points.loc[word].to_numpy()[:, None] / units
-        others = taken[: len(sides)]
+        others = taken[n_marks if word == first else 0 : n_marks + len(sides)]
         for side, (x, y) in SIDES.items():
             middle = across + x * (wide / 2 + GAP)
             if is_small and ((middle - wide / 2 < ends[0] - GAP) | (middle + wide / 2 > ends[1] + GAP)).any():
@@ -152,7 +159,7 @@ def free_sides(
             box = np.stack([middle, up + y * LINE, np.full(len(units), wide)], -1)
             beside = abs(others[..., 0] - box[:, 0]) >= (others[..., 2] + wide) / 2
             if (beside | (abs(others[..., 1] - box[:, 1]) >= line)).all():
-                taken[len(sides)] = box
+                taken[n_marks + len(sides)] = box
                 sides[word] = side
                 break
     return sides

@@ -32,5 +32,5 @@ if trace is not None and trace.layers:
 
 choice.gallery()
 
-st.header(t("literature.title"), divider="gray")
+st.header(t("literature.title"))
 literature.show(scene)

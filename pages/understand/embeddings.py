@@ -46,7 +46,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
 
 
 word(kinds, axes)
-st.header(t("words.relations"), anchor="relations", divider="gray")
+st.header(t("words.relations"), anchor="relations")
 st.markdown(t("words.relations_intro"))
 words.relations(known, kinds, axes=axes)
 if projected.possible(compute.nearest(state.current()).trace):

@@ -79,6 +79,10 @@ def test_names_are_left_out_where_heads_crowd():
     assert len(names.text) < 10
     [names] = [trace for trace in draw().data if trace.mode == "markers+text"]
     assert len(names.text) == 4
+    points = of_heads()
+    points["x_shuffled"], points["y_shuffled"] = points["x"], points["y"] + 0.067
+    [names] = [trace for trace in draw(points).data if trace.mode == "markers+text"]
+    assert {*names.textposition} == {"bottom center"}  # above each point is a mark
 
 
 def test_shares_have_one_axis_and_other_measures_reach_their_largest_value():

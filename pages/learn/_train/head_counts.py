@@ -53,10 +53,10 @@ def page() -> None:
         _our_questions(questions)
         _cut_lines(scores, d_model)
         said = _sentences(scores, questions)
-    st.header(t("head_counts.says"), divider="gray")
+    st.header(t("head_counts.says"))
     for sentence in [*said, _paper_sentence()]:
         st.markdown(sentence)
-    st.header(t("head_counts.tables"), divider="gray")
+    st.header(t("head_counts.tables"))
     ours, papers = st.columns([5, 2], gap="medium")
     if d_model is not None and scores is not None:
         with ours:
@@ -118,7 +118,7 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     table = _cuts(language(), d_model, tuple(scores.index))
     if len(table) < MIN_COUNTS:
         return
-    st.header(t("head_counts.cuts"), divider="gray")
+    st.header(t("head_counts.cuts"))
     figure, words = st.columns([3, 2], gap="medium", vertical_alignment="center")
     drawn = lines(
         table,
@@ -196,7 +196,7 @@ def _our_table(scores: pd.DataFrame, d_model: int) -> None:
 
 def _our_questions(table: pd.DataFrame) -> None:
     """The right answers to each question as a table, with a column for each h, so that it fits a phone."""
-    st.header(t("head_counts.questions"), divider="gray")
+    st.header(t("head_counts.questions"))
     shares = table.map(lambda share: "–" if pd.isna(share) else f"{share:.0%}")
     names = [t(f"head_view.question_{question}") for question in shares]
     columns = {t("head_counts.with_h", h=h): row.tolist() for h, row in shares.iterrows()}

@@ -49,7 +49,7 @@ def links(trace: AttentionTrace, *, layer: int, head: int) -> None:
 def gallery() -> None:
     """The models on this machine and the well-known ones with what to notice in each; a name chooses it."""
     names = [*model_source.local_models(), *model_source.downloadable()]
-    st.header(t("real.offered"), divider="gray")
+    st.header(t("real.offered"))
     st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
     cells = st.grid(3, min_column_width=260)
     for number, name in enumerate(names):

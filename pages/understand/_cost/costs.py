@@ -42,7 +42,7 @@ STYLE = """
 def numbers(layer: LayerSizes) -> None:
     """The four numbers of the layer, and the sums behind them."""
     spec, figures = layer.spec, cost(layer.spec, layer.tokens, batch=layer.batch)
-    st.header(t("cost.numbers"), divider="gray")
+    st.header(t("cost.numbers"))
     with st.container(horizontal=True, gap="medium", key="figures"):
         st.metric(t("cost.parameters"), f"{figures.parameters:,}", width="content")
         st.metric(t("cost.flops"), f"{figures.flops:,}", width="content")
