@@ -176,8 +176,8 @@ def test_a_part_of_a_long_text_is_drawn_and_measured(on_page, heatmaps, english)
     drawn = heatmaps(app, "what-if-weights")
     assert {matrix["values"].shape for matrix in drawn.values()} == {(WINDOW, WINDOW)}
     assert any(caption.value.startswith("Measured: queries") for caption in app.caption)
-    [largest] = [one.value[LARGEST] for one in app.dataframe if LARGEST in one.value]
-    assert (largest > 0).all()
+    [largest] = [one.value[LARGEST] for one in app.table if LARGEST in one.value]
+    assert (largest.astype(float) > 0).all()
     assert heatmaps(app, "what-if-reached")["reached"]["values"].shape == (1, WINDOW)
     assert english("what_if.effects") not in [one.value for one in app.header]  # without answers
 

@@ -88,7 +88,10 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     ]
     table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1))
     st.caption(t("what_if.answers"))
-    st.dataframe(table, hide_index=True)
+    if few:  # on a phone they have several lines
+        st.table(table.map(literal), hide_index=True, border="horizontal")
+    else:
+        st.dataframe(table, hide_index=True)
 
 
 def became(word: str, old: Answer, new: Answer) -> str:

@@ -142,9 +142,10 @@ def measured(
     if rows is not None:
         st.caption(t("what_if.rows", first=f"{rows.start + 1:,}", last=f"{rows.stop:,}"))
     st.caption(t("what_if.slope_help"))
-    st.dataframe(
-        table.rename(columns={name: t(f"what_if.{name}") for name in table}),
-        column_config={t("what_if.largest"): st.column_config.NumberColumn(format="%.4f")},
+    st.table(
+        table.rename(columns={name: t(f"what_if.{name}") for name in table}).reset_index(),
+        hide_index=True,
+        border="horizontal",
     )
 
 
@@ -168,7 +169,7 @@ def _measured(
             terms = weights * np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
             entropies[side] -= terms.sum(-1).mean() / len(heads)
             slopes[side] += (weights.sum(-1) - (weights**2).sum(-1)).mean() / len(heads)
-    return ({} if partners is None else {"largest": largest}) | {
+    return ({} if partners is None else {"largest": f"{largest:.4f}"}) | {
         "saturated": "{} → {}".format(*saturated),
         "entropy": "{:.2f} → {:.2f}".format(*entropies),
         "slope": "{:.3f} → {:.3f}".format(*slopes),  # the trace of the softmax's Jacobian
