@@ -27,9 +27,10 @@ FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
-    marked = [t("heads.start")] if state.setting("source") in WITH_CLS else []
+    source = state.setting("source")
+    note = t("heads.start") if source in WITH_CLS else t("heads.random") if source == "random" else ""
     with st.container(key="how", width="content"):
-        st.caption(paragraph([t("heads.how"), *marked]))
+        st.caption(paragraph([t("heads.how"), note]))
     guests.receive("title")
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
