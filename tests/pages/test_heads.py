@@ -150,7 +150,9 @@ def test_layers_that_did_not_fit_are_loaded_when_chosen(opened, eye, move, monke
 def test_the_view_gets_everything_it_says_about_a_sentence(opened, eye, english):
     app = opened()
     header, _ = eye(app)
-    assert english("model.random") in [caption.value for caption in app.caption]
+    said = [caption.value for caption in app.caption]
+    assert english("model.random") in said
+    assert any(one.endswith(english("heads.random")) for one in said)  # beside the title
     assert header["groups"] == [None]  # without split words there is no switch for pieces
     assert header["strips"] is header["matrices"] is header["brief"] is header["follows"] is True
     assert header["answers"] == [[]]

@@ -14,7 +14,7 @@ import { Curved, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf, tokenOf } from 
 
 const MAX_BESIDE = 2; // numbers that a token has room for
 const BOLD = 1.1; // how much wider a token in focus is
-const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
+const MAX_WIDTH = { beside: 340, alone: 960 }; // pixels of the lines; a sentence alone has the page
 const STEEPEST = 130; // and in a file: shorter ones are too steep
 const WORD_MARGIN = 18; // pixels beside the words of a side
 const AROUND = 84; // pixels of the words above and below a file, less its margins
