@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` does the same 
     from mha_core.scene.scene import Scene
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights, view
+    from mha_core.sources.decoding import CacheCheck, Decoding, decode
     from mha_core.sources.recorder import Recorder, record
     from mha_core.traces.layer import LayerTrace
     from mha_core.traces.mixer import MixerTrace
@@ -53,7 +54,9 @@ __all__ = [
     "AttentionSpec",
     "AttentionTrace",
     "Attribution",
+    "CacheCheck",
     "Check",
+    "Decoding",
     "Difference",
     "Explanation",
     "HeadView",
@@ -75,6 +78,7 @@ __all__ = [
     "atlas",
     "attend",
     "attribution",
+    "decode",
     "difference",
     "edits",
     "effects",
@@ -104,6 +108,8 @@ def __getattr__(name: str) -> object:
             from mha_core import sources as home
         case "from_tensors" | "from_weights" | "view":
             from mha_core.sources import arrays as home
+        case "decode" | "CacheCheck" | "Decoding":
+            from mha_core.sources import decoding as home
         case "record" | "Recorder":
             from mha_core.sources import recorder as home
         case "AttentionTrace" | "load":

@@ -3,17 +3,19 @@
 Sizes are counts of numbers. For memory, multiply by the bytes of a number: 4 in fp32, 2 in half precision.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import pandas as pd
 
+from mha_core.analysis.published import kind
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import AttentionSpec
 from mha_core.errors import in_range
 from mha_core.traces.layer import LayerTrace
 
+KINDS = ("mha", "gqa", "mqa", "mla")
 HEAD_COUNTS = (1, 2, 4, 8, 16, 32)
 MAX_COUNT = 1 << 20  # most tokens, and most texts in a batch
 
@@ -144,6 +146,48 @@ def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Co
         activations=sum(tensor.count for tensor in tensors if not tensor.learned),
         cache=batch * tokens * cached,
     )
+
+
+def step_flops(spec: AttentionSpec | LatentSpec, tokens: int) -> int:
+    """The operations of a decoding step: a pass of the last of so many tokens, the others being in the cache.
+
+    ``2·(numbers of the matrices) + 2·h·L·(d + d_v)``; latent attention computes the keys and values of all L
+    tokens again from its cache, ``2·(L − 1)·(numbers of W^UK and W^UV)`` more. Raises `MhaError` as `shapes`.
+    Source: Pope et al. 2022, section 2.1; DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.2.
+    """
+    learned = {tensor.symbol: tensor.count for tensor in shapes(spec, tokens) if tensor.learned}
+    again = (tokens - 1) * (learned.get("W^UK", 0) + learned.get("W^UV", 0))
+    width = spec.d_k + (spec.rotary_width if isinstance(spec, LatentSpec) else 0)
+    return 2 * (sum(learned.values()) + again + spec.n_heads * tokens * (width + spec.d_v))
+
+
+def variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | LatentSpec]:
+    """A layer of the same width, heads and d_k of each kind, "mha" to "mla"; the layer stands for its own."""
+    heads = AttentionSpec(spec.d_model, spec.n_heads, d_k=spec.d_k, d_v=spec.d_v, bias=False)
+    groups = next((n for n in range(max(2, spec.n_heads // 4), spec.n_heads) if spec.n_heads % n == 0), None)
+    kinds: dict[str, AttentionSpec | LatentSpec] = {"mha": heads}
+    if groups is not None:
+        kinds["gqa"] = replace(heads, n_kv_heads=groups)
+    if spec.n_heads > 1:
+        kinds["mqa"] = replace(heads, n_kv_heads=1)
+    # The published ratio: a short vector four times as long as a head's key (DeepSeek-V2, section 3.1.2).
+    kinds["mla"] = LatentSpec(spec.d_model, spec.n_heads, 4 * spec.d_k, d_k=spec.d_k, d_v=spec.d_v)
+    kinds[kind(spec)] = spec
+    return {name: kinds[name] for name in KINDS if name in kinds}
+
+
+def spec_of(layer: LayerTrace) -> AttentionSpec | LatentSpec | None:
+    """The sizes of a traced layer; None if its keys or its width are not known."""
+    if not layer.knows("k") or layer.d_model is None:
+        return None
+    latent = layer.about.latent
+    if latent is None:
+        bias = layer.knows("b_q")
+        return AttentionSpec(layer.d_model, layer.n_heads, layer.n_kv_heads, layer.d_k, layer.d_v, bias)
+    rotary = latent.rotary_width or 0
+    plain = layer.d_k - rotary
+    ranks = (latent.kv_rank, latent.q_rank)
+    return LatentSpec(layer.d_model, layer.n_heads, *ranks, plain, layer.d_v, rotary)
 
 
 def by_heads(d_model: int, tokens: int, *, batch: int = 1) -> pd.DataFrame:

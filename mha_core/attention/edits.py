@@ -205,6 +205,80 @@ class Mask(Edit):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evict(Edit):
+    """Drop rows of a cache: from the query `since` on, no query looks at these keys any more.
+
+    Queries before it have looked at them, and what they computed of them stays. Raises `MhaError` as `Hide`.
+    """
+
+    name: ClassVar[str] = "evict"
+    keys: Positions
+    since: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "since", _whole("since", self.since))
+
+    def cells(self, site: Site) -> Tensor:
+        later = torch.arange(len(site.queries)) >= self.since
+        return site.cells(self) & later[:, None]
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return rule.hiding(~self.cells(site))
+
+    def what(self) -> Phrase:
+        return Phrase("evict from the cache in row {since}", since=self.since + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Edit):
+    """Exchange two rows of a cache, key and value together, for the queries from `since` on.
+
+    A weight goes with its row, so nothing changes but what depends on the place in the cache: a mask, a bias,
+    the table of ALiBi. A rotary or an added position code is inside the key and goes with it.
+    """
+
+    name: ClassVar[str] = "exchange"
+    one: int
+    other: int
+    since: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("one", "other", "since"):
+            object.__setattr__(self, field, _whole(field, getattr(self, field)))
+        if not 0 <= min(self.one, self.other) <= max(self.one, self.other) < self.since:
+            raise MhaError(
+                "Rows {one} and {other} of a cache can change places once both are there, in row {after}.",
+                one=self.one + 1,
+                other=self.other + 1,
+                after=max(self.one, self.other) + 2,
+            )
+
+    def order(self, n_key: int) -> list[int]:
+        """The row of each place in a cache of so many rows."""
+        order = [*range(n_key)]
+        order[self.one], order[self.other] = self.other, self.one
+        return order
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        n_query, n_key = len(site.queries), len(site.keys)
+        if self.since >= n_query:
+            return rule
+        laid_out = rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key)
+        later, order = (torch.arange(n_query) >= self.since)[:, None], self.order(n_key)
+        tables: dict[str, Any] = {"bias": laid_out.bias, "mask": laid_out.mask}
+        for name, table in tables.items():
+            if table is not None and table.shape[-1] > 1:
+                tables[name] = torch.where(later, table[..., order], table)
+        return replace(laid_out, **tables)
+
+    def what(self) -> Phrase:
+        one, other, at = self.one + 1, self.other + 1, self.since + 1
+        return Phrase("exchange rows {one}, {other} of the cache in row {at}", one=one, other=other, at=at)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scale(Edit):
     """Multiply raw scores by another factor than ``1/√d_k``; ``Scale(factor=1.0)`` does not scale them."""
 
@@ -431,9 +505,10 @@ class Position(ModuleEdit):
         return Phrase("position {code}", code=self.code)
 
 
+OF_MODULES = (Concatenation, SameHeads, Position)
 TYPES: Mapping[str, type[Edit]] = {
     kind.name: kind
-    for kind in (Hide, Mask, Scale, Temperature, Bias, Weights, Output, Concatenation, SameHeads, Position)
+    for kind in (Hide, Mask, Evict, Exchange, Scale, Temperature, Bias, Weights, Output, *OF_MODULES)
 }
 
 

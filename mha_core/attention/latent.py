@@ -112,20 +112,20 @@ class LatentAttention(nn.Module):
         if context is not None and self.spec.rotary_width:
             raise MhaError("Positions of two texts are not one row of numbers; rotary_width 0 works.")
         context = x if context is None else context
-        (short, position), q = self.cached(context), self._queries(x)
-        k, v = self._keys_and_values(short)
+        (short, position), q = self.cached(context), self.queries(x)
+        k, v = self.expanded(short, position)
         if values is not None and values is not context:
-            _, v = self._keys_and_values(self.cached(values)[0])
-        k = torch.cat([k, position[:, None].expand(-1, k.shape[1], -1, -1)], dim=-1)
+            _, v = self.expanded(*self.cached(values))
         if key_padding is not None:
             sizes = {"batch": len(q), "n_heads": q.shape[1], "n_query": q.shape[2], "n_key": k.shape[2]}
             rule = rule.hiding(masks.combine(None, key_padding, **sizes))
-        return Attended(self._joined(attend(q, k, v, rule)), q, k, v, rule)
+        return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
 
-    def cached(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def cached(self, x: Tensor, *, first: int = 0) -> tuple[Tensor, Tensor]:
         """The cache for each token: c, and the rotated part of the key, which all heads share.
 
-        (batch, L, kv_rank) and (batch, L, rotary_width). Raises `MhaError` for a wrong width.
+        (batch, L, kv_rank) and (batch, L, rotary_width); `first` is the position of the first token. Raises
+        `MhaError` for a wrong width.
         """
         if x.dim() != 3 or x.shape[-1] != self.spec.d_model:
             raise MhaError(
@@ -134,7 +134,7 @@ class LatentAttention(nn.Module):
                 d_model=self.spec.d_model,
             )
         short, position = self.kv_down(x).split([self.spec.kv_rank, self.spec.rotary_width], dim=-1)
-        return self.kv_norm(short), rotate(position)
+        return self.kv_norm(short), rotate(position, first=first)
 
     def parts(self) -> list[tuple[Tensor, int]]:
         """The matrices of each head, as rows of heads, with the number of heads."""
@@ -144,18 +144,21 @@ class LatentAttention(nn.Module):
         """W^O only: with a norm between two matrices there is no single matrix from x to keys and values."""
         return Projections(w_o=self.o.weight.detach().mT)
 
-    def _queries(self, x: Tensor) -> Tensor:
+    def queries(self, x: Tensor, *, first: int = 0) -> Tensor:
+        """Q, of tokens from the position `first` on. (batch, h, L, d_k + rotary_width)"""
         short = x if self.spec.q_rank is None else self.q_norm(self.q_down(x))
         q, position = self._heads(self.q_up(short)).split([self.spec.d_k, self.spec.rotary_width], dim=-1)
-        return torch.cat([q, rotate(position)], dim=-1)
+        return torch.cat([q, rotate(position, first=first)], dim=-1)
 
-    def _keys_and_values(self, short: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, S, kv_rank) → keys without positions (batch, h, S, d_k), values (batch, h, S, d_v)"""
-        return self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
+    def expanded(self, short: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """K (batch, h, S, d_k + rotary_width) and V (batch, h, S, d_v) of a cache, as `cached` returns it."""
+        k, v = self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
+        return torch.cat([k, position[:, None].expand(-1, k.shape[1], -1, -1)], dim=-1), v
 
     def _heads(self, columns: Tensor) -> Tensor:
         """(batch, L, h·d) → (batch, h, L, d)"""
         return columns.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
 
-    def _joined(self, heads: Tensor) -> Tensor:
+    def join(self, heads: Tensor) -> Tensor:
+        """``concat(heads) W^O``."""
         return join_heads(heads, self.o.weight.mT, None)

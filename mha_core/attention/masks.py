@@ -27,6 +27,16 @@ def window(n_query: int, n_key: int, size: int) -> Tensor:
     return _offset(n_query, n_key).abs() <= size
 
 
+def streaming(n_query: int, n_key: int, size: int) -> Tensor:
+    """A token sees itself, the `size` tokens before it, and the first token of all. (query, key)
+
+    It is causal: what a cache of constant size keeps, with the first token as the sink of the weights that go
+    nowhere else. Source: Xiao et al. 2023 (StreamingLLM), section 3.
+    """
+    kept = window(n_query, n_key, size) | (torch.arange(n_key) == 0)
+    return causal(n_query, n_key, size) & kept
+
+
 def prefix(n_query: int, n_key: int, size: int) -> Tensor:
     """All queries may look at the first `size` keys; the rest is causal. (query, key)
 
@@ -55,6 +65,7 @@ MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
     "full": None,  # every query may look at every key: this needs no L × L tensor
     "causal": causal,
     "window": window,
+    "streaming": streaming,
     "prefix": prefix,
     "padding": padding,
 }

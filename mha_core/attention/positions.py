@@ -24,8 +24,10 @@ def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
     return code
 
 
-def rotate(x: Tensor) -> Tensor:
+def rotate(x: Tensor, *, first: int = 0) -> Tensor:
     """Rotate each pair of dimensions by an angle that grows with the position. (…, token, d_k)
+
+    `first` is the position of the first token: in a step with a cache, the number of tokens before it.
 
     Dimension i is paired with i + d_k/2 and rotated by ``p / 10000^(2i/d_k)``, so that the angle between a
     query and a key depends only on their distance.
@@ -40,7 +42,7 @@ def rotate(x: Tensor) -> Tensor:
             near=listed(near, "or"),
             fixes=tuple({"d_k": width} for width in near),
         )
-    cos, sin = (table.to(x) for table in rotary_angles(n_tokens, d_k))
+    cos, sin = (table[first:].to(x) for table in rotary_angles(first + n_tokens, d_k))
     return rotated(x, cos, sin, form="half")
 
 

@@ -18,7 +18,8 @@ Change = Edit | Swap
 class ChangeKind(NamedTuple):
     """A kind of change: its type, and its fields by their names in a link.
 
-    "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names.
+    "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names; "since" is the
+    row in which a cache changes.
     """
 
     type: type[Change]
@@ -38,7 +39,10 @@ KINDS = {
     "concatenated": ChangeKind(edits.Concatenation, {"layer": "layer"}),
     "same": ChangeKind(edits.SameHeads, {"layer": "layer"}),
     "swap": ChangeKind(Swap, {"from": "one", "to": "other"}),
+    "evict": ChangeKind(edits.Evict, {"to": "keys", "since": "since"}),
+    "exchange": ChangeKind(edits.Exchange, {"from": "one", "to": "other", "since": "since"}),
 }
+OF_CACHE = ("evict", "exchange")  # kinds that change what a cache holds, on Steps
 OF_OWN_MODULES = ("concatenated", "same", "position")  # kinds for our own modules only
 OLD = {"unordered": "position,code=none"}  # older spellings
 RULE = Phrase(
@@ -157,7 +161,7 @@ def _value(name: str, text: str) -> Value:
             raise ValueError(text)
         return number
     first, dash, last = text.partition("-")
-    if not dash or name == "layer":
+    if not dash or name in ("layer", "since"):
         return _count(text)
     places = range(_count(first), _count(last) + 1)
     if len(places) > MAX_RANGE:

@@ -251,6 +251,36 @@ def _answers(
     return most_probable(chances, names.__getitem__)
 
 
+def continued(text: str, word: str) -> str | None:
+    """The text with a word `appended`; None if it would not be read as the same words and this one."""
+    words, longer = lexicon(language(text)), appended(text, word)
+    (_, before), (_, after) = (words.cut(one, limit=MAX_WORDS + 1) for one in (text, longer))
+    return longer if after == [*before, words.number.get(word)] else None
+
+
+def embedded(trained: Trained, text: str) -> torch.Tensor:
+    """The input of a small model: the vectors of the words, with their positions. (word, d_model)"""
+    _, numbers = lexicon(trained.plan.language).cut(text, limit=MAX_WORDS)
+    small = trained.model
+    return small.embedding.detach()[numbers] + small.position.detach()[: len(numbers)]
+
+
+def next_scores(trained: Trained, hidden: torch.Tensor) -> torch.Tensor:
+    """A decoder's scores for the words that can come next. (…, d_model) of its last layer → (…, word)"""
+    words = torch.tensor(list(guesses(lexicon(trained.plan.language))), device=hidden.device)
+    return trained.model.logits(hidden, words).detach() / trained.model.temperatures.get(NEXT_WORD, 1.0)
+
+
+def full_scores(trained: Trained, trace: AttentionTrace) -> torch.Tensor:
+    """The same of one full run at each word of a trace, with its edits of attention. (word, next word)"""
+    _, numbers = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
+    small, device = trained.model, trained.model.bias.device
+    rules = [layer.rule.mapped(lambda table: table.to(device)) for layer in trace.layers]
+    with torch.no_grad():
+        passed = small(torch.tensor([numbers], device=device), rules=rules)
+        return next_scores(trained, small.read(passed, NEXT_WORD)[0]).cpu()
+
+
 def main_tokens(trace: AttentionTrace) -> list[int]:
     """The most interesting tokens of a small model's text: its pronouns and hidden words, or a decoder's end.
 

@@ -198,7 +198,7 @@ def follow(
         mask=masks.build(mask, n_tokens, n_tokens),
         distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if code == "alibi" else None,
     )
-    x = _embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place.name)
+    x = embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place.name)
     recorded: list[LayerTrace] = []
     with torch.no_grad():
         for index, edits_of_layer in enumerate(edits_by_layer):
@@ -218,7 +218,7 @@ def follow(
     return AttentionTrace(tokens, tuple(recorded), source)
 
 
-def _embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:
+def embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:
     """The vectors of words, plus a position encoding if it is an added one. (token, d_model)"""
     x = word_vectors(pieces, d_model, seed=seed)
     if position == "sinusoidal":

@@ -30,6 +30,7 @@ REPLACED = re.compile(r"(?<=[-<>=~])(?=[-<>=])|(?=@)|(?<=:)(?=[a-z/+-])|(?<=www)
 
 SMALLEST = 0.005  # the smallest weight that two digits show
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+UNITS = ("", *(f"\u00a0{unit}" for unit in "kMGTPE"))  # no line ends between a number and its unit
 RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
 
@@ -212,3 +213,16 @@ def hundredths(value: float) -> str:
 def signed(value: float, form: str = "z.4g") -> str:
     """A number in a sentence that may be negative: with a minus sign, as in pictures, and never -0."""
     return literal(format(value, form).replace("-", "−"))
+
+
+def counted(count: float, digits: int = 3) -> str:
+    """A count to three digits, or to as many as asked for, in thousands, millions, …"""
+    power = 0
+    while count >= 1000 and power < len(UNITS) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.{digits}g}{UNITS[power]}" if count < 999.5 else f"{count:.0f}{UNITS[power]}"
+
+
+def in_bytes(count: float, digits: int = 3) -> str:
+    """A number of bytes, as `counted` writes it."""
+    return counted(count, digits) + ("B" if count >= 1000 else "\u00a0B")

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import mha_core as mha
 from mha_core import AttentionSpec, MhaError, MultiHeadAttention
-from mha_core.analysis.cost import by_heads, cache_sizes, cost, shapes
+from mha_core.analysis.cost import by_heads, cache_sizes, cost, shapes, spec_of, step_flops, variants
+from mha_core.attention.functional import attend
 from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
@@ -36,6 +38,28 @@ def test_operations_are_those_that_torch_counts(spec, batch, tokens):
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer(spec)(torch.randn(batch, tokens, spec.d_model))
     assert cost(spec, tokens, batch=batch).flops == counter.get_total_flops()
+
+
+def test_a_decoding_step_takes_the_operations_that_torch_counts(spec):
+    module, x = layer(spec), torch.randn(1, 19, spec.d_model)
+    held = module.cached(x) if isinstance(spec, LatentSpec) else module.project(x)[1:]
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        if isinstance(spec, LatentSpec):
+            q, (k, v) = module.queries(x[:, -1:], first=18), module.expanded(*held)
+            module.cached(x[:, -1:], first=18)
+        else:
+            (q, *_), (k, v) = module.project(x[:, -1:]), held
+        module.join(attend(q, k, v))
+    assert step_flops(spec, 19) == counter.get_total_flops()
+
+
+def test_a_step_s_latent_vectors_are_those_of_the_whole_text():
+    spec = SPECS["latent"]
+    module, x = LatentAttention(spec), torch.randn(1, 9, spec.d_model)
+    with torch.no_grad():
+        for one, whole in zip(module.cached(x[:, 6:], first=6), module.cached(x), strict=True):
+            assert torch.allclose(one, whole[:, 6:], atol=1e-6)
+        assert torch.allclose(module.queries(x[:, 6:], first=6), module.queries(x)[:, :, 6:], atol=1e-6)
 
 
 def test_parameters_and_shapes_are_those_of_a_pass(spec):
@@ -111,4 +135,21 @@ def test_heads_that_share_keys_or_a_latent_vector_cache_fewer_numbers():
     found = cache_sizes(traced_layer(LatentProjection(kv_rank=8, rotary_width=3)))
     assert (found["own"], found["latent"]) == (11, 11)
     assert "shared" not in found
-    assert cache_sizes(LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})) is None
+    weights = LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})
+    assert cache_sizes(weights) is spec_of(weights) is None
+
+
+SIZES = [{"n_kv_heads": 2, "d_v": 7, "bias": False}, {"h": 6, "d_model": 30}]
+
+
+@pytest.mark.parametrize("settings", SIZES, ids=str)
+def test_a_traced_layer_has_its_sizes_and_its_rivals(settings):
+    sizes = {"h": 4, "d_model": 24} | settings
+    found = spec_of(mha.trace("one two three", **sizes).layers[0])
+    expected = {"n_heads" if name == "h" else name: size for name, size in sizes.items()}
+    assert found == AttentionSpec(**expected)
+    rivals = variants(found)
+    assert list(rivals) == ["mha", "gqa", "mqa", "mla"]
+    assert found in rivals.values()
+    small = mha.trace("one two", source="mini", architecture="latent")
+    assert spec_of(small.layers[0]) == LatentSpec(64, 4, kv_rank=32, rotary_width=0)

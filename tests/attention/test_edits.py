@@ -23,6 +23,8 @@ EXAMPLES = [
     edits.Hide(rows="it", keys=["cat", 0], heads=-1, layer=-1),
     edits.Hide(keys="dog", kind="self"),
     edits.Mask(mask="causal", heads=[0, 2]),
+    edits.Evict(keys=["cat", 0], since=4),
+    edits.Exchange(one=3, other=1, since=5, layer=1),
     edits.Scale(factor=1.0),
     edits.Temperature(temperature=0.5, layer=0),
     edits.Bias(values=[[1.0, -2.0]], rows="it", keys=[0, 1]),

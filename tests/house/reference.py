@@ -46,6 +46,7 @@ TEN = {
 # Every public name, where a reader would look for it.
 GROUPS = {
     "From a text to a trace": ("trace", "trace_many", "words"),
+    "One token at a time": ("decode", "Decoding", "CacheCheck"),
     "From your own code and arrays": ("record", "Recorder", "from_tensors", "from_weights", "view"),
     "What a trace holds": (
         "AttentionTrace",

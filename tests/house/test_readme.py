@@ -47,6 +47,7 @@ EXAMPLES = [
     "mha_core.scene.scene",
     "mha_core.sources",
     "mha_core.sources.arrays",
+    "mha_core.sources.decoding",
 ]
 # Names in the examples, and the tiny models that stand for them in the working folder.
 MODELS = {"gpt2": "gpt2", "openai-community/gpt2": "gpt2", "google-t5/t5-small": "t5"}

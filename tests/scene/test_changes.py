@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.changes import KINDS, change_of, read, write
+from mha_core.scene.changes import KINDS, OF_CACHE, change_of, read, write
 
 MASKS = ("causal", "window:2", "prefix:3", "padding:2")
 
@@ -16,6 +16,12 @@ MASKS = ("causal", "window:2", "prefix:3", "padding:2")
         *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
         *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
         *("swap,from=3", "swap,from=3,to=3", "swap,from=3-4,to=5-6", "swap,layer=1,from=3,to=4"),
+        *(
+            "evict,to=3",
+            "evict,to=3,since=2-4",
+            "exchange,from=2,to=5,since=5",
+            "exchange,from=2-3,to=1,since=9",
+        ),
         *("position", "position,code=braille", "position,layer=1,code=none"),
     ],
 )
@@ -42,6 +48,10 @@ def chosen_changes(draw):
         places["to"] = 1
     if kind == "swap":
         places |= draw(st.sampled_from([{"from": 1, "to": 2}, {"from": 7, "to": 3}]))
+    if kind in OF_CACHE:
+        places |= {"from": 4, "to": places["to"] or 2, "since": draw(st.integers(5, 60))}
+    if kind == "exchange":
+        places["to"] = 2
     return change_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
 
 

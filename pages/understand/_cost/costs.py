@@ -1,29 +1,26 @@
 """The cost of the layer and of others: with more heads, shared keys and values, in well-known models."""
 
-from dataclasses import replace
 from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionSpec
-from mha_core.analysis.cost import Cost, cost
+from mha_core.analysis.cost import Cost, cost, variants
 from mha_core.analysis.cost import by_heads as cost_by_heads
-from mha_core.analysis.published import kind, published_sizes
+from mha_core.analysis.published import published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints
 from mha_core.training.model import Shape
 from pages._kit import state, views
-from pages._kit.text import language, said, t
+from pages._kit.text import counted, in_bytes, language, said, t
 from pages.understand._cost.sizes import BYTES, LayerSizes
 
 # The small models by kind, all of the same h and d_model.
 TRAINED = {"mha": "glass-box", "gqa": "grouped-query", "mqa": "multi-query", "mla": "latent"}
 SIZES = (4, 64)
-KINDS = ("mha", "gqa", "mqa", "mla")
-UNITS = ("", *(f"\u00a0{unit}" for unit in "kMGTPE"))  # no line ends between a number and its unit
 # Heads are dots, and over a bar for each key and value that a token has in the cache.
 STYLE = """
 .sharing { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1rem 1.6rem; }
@@ -46,8 +43,8 @@ def numbers(layer: LayerSizes) -> None:
     with st.container(horizontal=True, gap="medium", key="figures"):
         st.metric(t("cost.parameters"), f"{figures.parameters:,}", width="content")
         st.metric(t("cost.flops"), f"{figures.flops:,}", width="content")
-        st.metric(t("cost.activations"), _bytes(figures.activations * layer.bytes), width="content")
-        st.metric(t("cost.cache"), _bytes(figures.cache * layer.bytes), width="content")
+        st.metric(t("cost.activations"), in_bytes(figures.activations * layer.bytes), width="content")
+        st.metric(t("cost.cache"), in_bytes(figures.cache * layer.bytes), width="content")
     st.caption(t("cost.sums_latent") if isinstance(spec, LatentSpec) else t("cost.sums"))
 
 
@@ -64,7 +61,7 @@ def by_heads(layer: LayerSizes) -> None:
 
 def sharing(layer: LayerSizes) -> None:
     """The layer with keys and values for each head, for groups of heads, for all, and with short vectors."""
-    specs = _variants(layer.spec)
+    specs = variants(layer.spec)
     pictures = "".join(_picture(name, spec) for name, spec in specs.items())
     st.html(f'<style>{STYLE}</style><div class="sharing">{pictures}</div>')
     costs = {name: cost(spec, layer.tokens, batch=layer.batch) for name, spec in specs.items()}
@@ -107,7 +104,7 @@ def models(layer: LayerSizes) -> None:
     formats = dict.fromkeys([layer.dtype] if short else [layer.dtype, "bf16"])  # published caches are in bf16
     for model in published_sizes():
         spec, n_heads = model.spec, model.spec.n_heads
-        kept, full = (model.layers * cost(one, 1).cache for one in (spec, _variants(spec)["mha"]))
+        kept, full = (model.layers * cost(one, 1).cache for one in (spec, variants(spec)["mha"]))
         heads = "–" if isinstance(spec, LatentSpec) else str(spec.n_kv_heads)
         sizes = {
             t("cost.column_layers"): str(model.layers),
@@ -116,9 +113,11 @@ def models(layer: LayerSizes) -> None:
             t("cost.column_kv_heads"): heads,
         }
         text = {
-            t("cost.column_text", dtype=layer.dtype): _bytes(kept * layer.bytes * layer.tokens * layer.batch)
+            t("cost.column_text", dtype=layer.dtype): in_bytes(
+                kept * layer.bytes * layer.tokens * layer.batch
+            )
         }
-        token = {t("cost.column_token", dtype=name): _bytes(kept * BYTES[name], 5) for name in formats}
+        token = {t("cost.column_token", dtype=name): in_bytes(kept * BYTES[name], 5) for name in formats}
         rows.append(
             {t("cost.column_model"): model.name, t("cost.column_kind"): model.kind.upper()}
             | ({} if short else sizes)
@@ -133,21 +132,6 @@ def models(layer: LayerSizes) -> None:
                 t("cost.source", model=model.name, source=said(model.source)) for model in published_sizes()
             )
         )
-
-
-def _variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | LatentSpec]:
-    """A layer of the same width, heads and d_k of each kind; the layer itself stands for its own."""
-    heads = AttentionSpec(spec.d_model, spec.n_heads, d_k=spec.d_k, d_v=spec.d_v, bias=False)
-    groups = next((n for n in range(max(2, spec.n_heads // 4), spec.n_heads) if spec.n_heads % n == 0), None)
-    variants: dict[str, AttentionSpec | LatentSpec] = {"mha": heads}
-    if groups is not None:
-        variants["gqa"] = replace(heads, n_kv_heads=groups)
-    if spec.n_heads > 1:
-        variants["mqa"] = replace(heads, n_kv_heads=1)
-    # The published ratio: a short vector four times as long as a head's key (DeepSeek-V2, section 3.1.2).
-    variants["mla"] = LatentSpec(spec.d_model, spec.n_heads, 4 * spec.d_k, d_k=spec.d_k, d_v=spec.d_v)
-    variants[kind(spec)] = spec
-    return {name: variants[name] for name in KINDS if name in variants}
 
 
 def _picture(name: str, spec: AttentionSpec | LatentSpec) -> str:
@@ -173,19 +157,7 @@ def _cached(shape: Shape) -> int:
 def _columns(costs: list[Cost], layer: LayerSizes) -> dict[str, list[str]]:
     return {
         t("cost.parameters"): [f"{one.parameters:,}" for one in costs],
-        t("cost.flops"): [_short(one.flops) for one in costs],
-        t("cost.activations"): [_bytes(one.activations * layer.bytes) for one in costs],
-        t("cost.cache"): [_bytes(one.cache * layer.bytes) for one in costs],
+        t("cost.flops"): [counted(one.flops) for one in costs],
+        t("cost.activations"): [in_bytes(one.activations * layer.bytes) for one in costs],
+        t("cost.cache"): [in_bytes(one.cache * layer.bytes) for one in costs],
     }
-
-
-def _short(count: float, digits: int = 3) -> str:
-    """A count to three digits, or to as many as asked for, in thousands, millions, …"""
-    power = 0
-    while count >= 1000 and power < len(UNITS) - 1:
-        count, power = count / 1000, power + 1
-    return f"{count:.{digits}g}{UNITS[power]}" if count < 999.5 else f"{count:.0f}{UNITS[power]}"
-
-
-def _bytes(count: float, digits: int = 3) -> str:
-    return _short(count, digits) + ("B" if count >= 1000 else "\u00a0B")

@@ -49,7 +49,9 @@ def choose(
                 [
                     name
                     for name, kind in changes.KINDS.items()
-                    if kind.type is not Swap and not (third_party and name in changes.OF_OWN_MODULES)
+                    if kind.type is not Swap
+                    and name not in changes.OF_CACHE
+                    and not (third_party and name in changes.OF_OWN_MODULES)
                 ],
                 format_func=lambda kind: t(f"what_if.{kind}"),
                 key="change_kind",
@@ -262,6 +264,7 @@ def describe(change: Change, trace: AttentionTrace, typed: Tokens | None = None)
         "query": _word(trace.sides.queries.labels, values.get("from")),
         "key": _word(trace.sides.keys.labels, values.get("to")),
         "by": f"{values.get('by', 0):.4g}",
+        "since": values.get("since"),
         **{name: literal(choice.word(FIELDS[name], values[name])) for name in FIELDS.keys() & values},
     }
     kind = "unordered" if values.get("code") == "none" else kind
