@@ -61,7 +61,11 @@ SECTIONS = {
             t("steps.title"),
             ("understand/what_if.py", "understand/embeddings.py"),
             with_sentence(),
-            views={"order": {}, "layers": with_sentence("twin") | {"mini": frozenset({"text", "twin"})}},
+            views={
+                "decode": with_sentence("ask_model"),
+                "order": {},
+                "layers": with_sentence("twin") | {"mini": frozenset({"text", "twin"})},
+            },
         ),
         NavigationPage(
             "understand/what_if.py",

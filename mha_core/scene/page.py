@@ -30,7 +30,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     HOME: (),
     "token": ("component",),
     "compare": (),
-    "steps": ("steps_view", "operation", "code", *(f"positions_{size}" for size in ORDER)),
+    "steps": ("steps_view", "operation", "row", "code", *(f"positions_{size}" for size in ORDER)),
     "what-if": (),
     "embeddings": ("axes", "word", "classes"),
     "cost": tuple(f"cost_{name}" for name in COST),

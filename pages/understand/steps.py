@@ -1,8 +1,12 @@
-"""How does a sentence become the output? In three views: step by step, the order of words, two layers."""
+"""How does a sentence become the output? Views: step by step, decoding, the order of words, two layers."""
 
 from pages._kit import views
 
-match views.choose("steps_view", ("steps", "order", "layers")):
+match views.choose("steps_view", ("steps", "decode", "order", "layers")):
+    case "decode":
+        from pages.understand._steps import decode
+
+        decode.page()
     case "order":
         from pages.understand._steps import word_order
 
