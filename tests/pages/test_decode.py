@@ -10,6 +10,7 @@ import mha_core as mha
 from mha_core import edits
 from mha_core.analysis.cost import spec_of, step_flops
 from pages._kit.text import literal
+from pages.learn._lessons import reveal
 from pages.understand._steps.decode import typed
 from tests.pages.conftest import RANDOM
 
@@ -107,3 +108,13 @@ def test_any_scene_has_something_that_decodes(open_decode, link):
     app = open_decode(**link)
     assert not app.exception
     assert drawn_rows(app)[-1][:2] == ("new", "tired")
+
+
+def test_a_lesson_s_question_about_a_cache_leads_here():
+    scene = mha.Scene.of_link("text=How are you?&architecture=multi-query").scene
+    assert [one["href"].partition("?")[0] for one in reveal.looks(scene)] == ["./", "./what-if"]
+    last = reveal.looks(scene, "cache")[-1]["href"]
+    opened = mha.Scene.of_link(last.removeprefix("./"))
+    assert opened.refused == ()
+    assert (opened.scene.page.name, dict(opened.scene.page.fields)) == ("steps", {"steps_view": "decode"})
+    assert opened.scene.architecture == "multi-query"

@@ -55,7 +55,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
             "notice": "" if like else texts.notice(here),
-            "look": looks(item.scene),
+            "look": looks(item.scene, getattr(item.question, "quantity", "")),
             "like": like,
             "next": here.number + 1,
             "projector": projected,
@@ -114,12 +114,14 @@ def pieces(told: str) -> list[str]:
     return PIECES.split(told)
 
 
-def looks(scene: Scene) -> list[dict[str, str]]:
-    """Links to the scene on pages where one can look around in it."""
-    pages = {"": t("heads.title"), "what-if": t("what_if.title")}
+def looks(scene: Scene, quantity: str = "") -> list[dict[str, str]]:
+    """Links to the scene on pages where one can look around in it, for a cache where it is seen to grow."""
+    pages = {"?": t("heads.title"), "what-if?": t("what_if.title")}
+    if quantity == "cache":
+        pages["steps?steps_view=decode&"] = t("steps_view.decode")
     link = scene.link().rpartition("?")[2].partition("#")[0]
     own = "".join(f"&{name}={value}" for name, value in in_link().items())
-    return [{"text": name, "href": f"./{page}?{link}{own}"} for page, name in pages.items()]
+    return [{"text": name, "href": f"./{page}{link}{own}"} for page, name in pages.items()]
 
 
 def sides_of(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
