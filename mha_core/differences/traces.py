@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -92,16 +92,28 @@ class Difference:
         return drawing.difference_html(self)
 
 
-Traces = AttentionTrace | Sequence[AttentionTrace]
+class Recorded(Protocol):
+    """A recorder: its trace, or attention of which nobody knows which token is where."""
+
+    @property
+    def trace(self) -> AttentionTrace: ...
+    @property
+    def unlabelled(self) -> Sequence[LayerTrace]: ...
 
 
-def difference(mine: Traces, theirs: Traces) -> Difference:
+Runs = AttentionTrace | Recorded | Sequence[AttentionTrace | Recorded]
+Layers = Sequence[LayerTrace]
+
+
+def difference(mine: Runs, theirs: Runs) -> Difference:
     """The first matrix in which my run of attention differs from theirs, and why.
 
     Both are a trace, or a list of traces of the same texts in the same order: with three texts a cause is
-    rarely a coincidence. They may come from `trace`, `record` or a file. Layers are compared in order, each
-    from its input to its output: q, k and v, scores, weights, the heads' outputs, concat W^O. Numbers are
-    equal within the rounding of the coarser precision. Heads in another order are found and named.
+    rarely a coincidence. They may come from `trace`, `record` or a file. A recorder may stand for its trace:
+    where a fault has mixed up the tokens, it has no trace, and its matrices are compared in call order.
+    Layers are compared in order, each from its input to its output: q, k and v, scores, weights, the heads'
+    outputs, concat W^O. Numbers are equal within the rounding of the coarser precision. Heads in another
+    order are found and named.
 
     A cause is named only if the known formula with that mistake turns their numbers into mine, on every text;
     one mistake is preferred to two. Mistakes are those of the scale, the softmax's axis, the mask, the split
@@ -113,15 +125,15 @@ def difference(mine: Traces, theirs: Traces) -> Difference:
 
     Raises `MhaError` for values that are no traces, and for traces of other texts.
     """
-    mine, theirs = (_listed(one) for one in (mine, theirs))
-    if len(mine) != len(theirs):
+    ours, others = (_layers_of(one) for one in (mine, theirs))
+    if len(ours) != len(others):
         raise MhaError(
             "Give the traces of the same texts: there are {mine} of one run and {theirs} of the other.",
-            mine=len(mine),
-            theirs=len(theirs),
+            mine=len(ours),
+            theirs=len(others),
         )
     notes = []
-    counts = len(mine[0].layers), len(theirs[0].layers)
+    counts = len(ours[0]), len(others[0])
     if counts[0] != counts[1]:
         notes.append(
             Phrase(
@@ -134,7 +146,7 @@ def difference(mine: Traces, theirs: Traces) -> Difference:
     order: tuple[int, ...] | None = None
     limit = 0.0
     for number in range(min(counts)):
-        pairs = [(one.layers[number], other.layers[number]) for one, other in zip(mine, theirs, strict=True)]
+        pairs = [(one[number], other[number]) for one, other in zip(ours, others, strict=True)]
         _check(pairs)
         limit = rounding(
             *(
@@ -171,16 +183,25 @@ def difference(mine: Traces, theirs: Traces) -> Difference:
     return Difference(None, None, 0.0, limit, heads=order, notes=tuple(notes))
 
 
-def _listed(traces: Traces) -> list[AttentionTrace]:
-    every = [traces] if isinstance(traces, AttentionTrace) else list(traces)
-    for one in every:
-        if not isinstance(one, AttentionTrace):
+def _layers_of(runs: Runs) -> list[Layers]:
+    """The layers of each run of a text."""
+    found: list[Layers] = []
+    every: Sequence[Any] = runs if isinstance(runs, list | tuple) else [runs]
+    for run in every:
+        try:
+            layers = run.layers if isinstance(run, AttentionTrace) else run.trace.layers
+        except MhaError:
+            layers = tuple(run.unlabelled)
+            if not layers:
+                raise
+        except AttributeError:
             raise MhaError(
-                "Two traces are compared, or two lists of traces; got {type}.", type=named_type(one)
-            )
-        if not one.layers:
+                "Two traces are compared, or two lists of traces; got {type}.", type=named_type(run)
+            ) from None
+        if not layers:
             raise MhaError("A trace without layers of attention cannot be compared.")
-    return every
+        found.append(layers)
+    return found
 
 
 def _check(pairs: Sequence[tuple[LayerTrace, LayerTrace]]) -> None:

@@ -63,6 +63,9 @@ def trace(
     """
     if not isinstance(trained, bool):
         raise MhaError("trained is True or False; got {trained}.", trained=repr(trained))
+    if architecture not in ARCHITECTURES:
+        reading = [name for name in ARCHITECTURES if HIDDEN not in text or not name.startswith(DECODER)]
+        one_of("architecture", architecture, reading)
     plan = find(language(text), architecture, h, d_model)
     edits = checked(edits) if edits else ()
     return follow(model(plan, trained=trained, device=device), text, limit=limit, edits=edits)

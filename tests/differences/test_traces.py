@@ -112,12 +112,13 @@ def models():
 
 
 def recorded(model: nn.Module):
-    traces = []
+    """A recorder of each text; of one whose heads are mixed up it has no trace."""
+    recorders = []
     for ids in IDS:
         with torch.no_grad(), mha.record(model, tokens=[str(one) for one in ids]) as recorder:
             model(torch.tensor([ids]))
-        traces.append(recorder.trace)
-    return traces
+        recorders.append(recorder)
+    return recorders
 
 
 @pytest.mark.parametrize(

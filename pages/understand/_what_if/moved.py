@@ -151,7 +151,7 @@ def measured(
 
 def _measured(
     before: LayerTrace, after: LayerTrace, partners: pair.Partners | None, rows: slice | None
-) -> dict[str, object]:
+) -> dict[str, str]:
     """How far weights moved, and how many rows are saturated, before and after.
 
     A long text is measured one head at a time.
