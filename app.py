@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from mha_core.errors import MhaError
 from mha_core.export import (
     head_view,
     scripts,
@@ -38,6 +39,17 @@ class Modules(StaticFiles):
 def saved_page(_request: Request) -> HTMLResponse:
     """The page to save, without its numbers (streamlit/head_view.js fills them in)."""
     return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
+
+
+def model_page(request: Request) -> Response:
+    """A page with a small model inside that opens at the link of the request's query, to be saved."""
+    from mha_core.static import site  # only for who asks
+
+    try:
+        page = site.page(request.url.query)
+    except MhaError as error:
+        return PlainTextResponse(str(error), 404)
+    return HTMLResponse(page, headers={"cache-control": "no-store"})
 
 
 async def health(_request: Request) -> JSONResponse:
@@ -71,6 +83,7 @@ ROUTES = [
     Route(f"/{FOLDER}/health", health),
     Route(f"/{FOLDER}/rooms/{{invitation}}", rooms.version),
     Route(f"/{BASE}/saved_page.html", saved_page),
+    Route(f"/{BASE}/model_page.html", model_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
 ]
 runtime.begin()

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
-    if args.command in ("trace", "atlas", "check") and options:
+    if args.command in ("trace", "atlas", "check", "static") and options:
         parser.error(f"{options[0]} is an option of the app, which headscope {args.command} does not open")
     try:
         if args.command == "trace":
@@ -83,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _atlas(args)
         if args.command == "check":
             return _check_module(args)
+        if args.command == "static":
+            return _static(args)
         if args.command == "open":
             _open(args.opened)
         if args.command == "lesson":
@@ -165,6 +167,15 @@ def _parser() -> argparse.ArgumentParser:
     help_text = "use a Ray cluster: auto, local, or its address"
     atlas.add_argument("--ray", metavar="ADDRESS", help=help_text)
     _add_settings(atlas, "mini")
+
+    meaning = "write the small models as a page that computes in the browser, without a server"
+    static = commands.add_parser("static", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    help_text = (
+        "a name that ends in .html: one file, opened by a double click, with a model of each language; or a "
+        "folder for any static host, with all models that answer questions"
+    )
+    static.add_argument("output", metavar="FOLDER|PAGE.html", type=Path, help=help_text)
+    static.add_argument("--link", default="", help="the link of the scene at which the page opens")
 
     meaning = "open a saved trace, an atlas or a link in the app"
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
@@ -468,6 +479,21 @@ def _atlas(args: argparse.Namespace) -> int:
     for reason, count in atlas.left_out["reason"].value_counts().head(MOST_REASONS).items():
         print(f"  {count:,} left out: {reason}")
     print(f"Look at it with: headscope open {shlex.quote(str(args.output))}")
+    return 0
+
+
+def _static(args: argparse.Namespace) -> int:
+    """Write a page or a folder that needs no server, and say how to open it."""
+    from mha_core.static import site
+
+    if args.output.suffix == ".html":
+        site.save_page(args.output, args.link)
+        print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB; open it in a browser")
+        return 0
+    if args.link:
+        raise mha.MhaError("A folder opens every link; --link is for a page, as in page.html.")
+    count = site.save_folder(args.output)
+    print(f"{args.output}: {count} files for any static host; open {args.output / 'index.html'} to try it")
     return 0
 
 

@@ -41,26 +41,41 @@ STYLES = (
 )
 
 
+OF_MODELS = ("page/share.css", "page/model_page.css")  # further styles, of a page that computes
+
+
 @cache
-def page() -> str:
-    """The page, with ``__NUMBERS__`` in place of its numbers and ``__OLD__`` of a text for old browsers."""
-    style = "".join(map(scripts.asset, (*STYLES, "page/page.css")))
-    program = "\0".join(map(scripts.bare, (style, scripts.merged("page/program.js"))))
+def page(program: str = "page/program.js", styles: Sequence[str] = ()) -> str:
+    """The page, with ``__PARTS__`` in place of its parts and ``__OLD__`` of a text for old browsers."""
+    style = "".join(map(scripts.asset, (*STYLES, "page/page.css", *styles)))
+    script = "\0".join(map(scripts.bare, (style, scripts.merged(program))))
     start = scripts.bare(scripts.asset("page/start.js"))
-    return _with_parts(
-        scripts.asset("page/page.html"), {"PROGRAM": _base64(program.encode()), "START": start}
-    )
+    return _with_parts(scripts.asset("page/page.html"), {"PROGRAM": packed(script.encode()), "START": start})
 
 
 def filled(header: Mapping[str, Any], payload: bytes) -> str:
     """The whole page with this header and payload, as assets/components/page/program.js reads them."""
     apology = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
     encoded = json.dumps(header).encode()
-    numbers = _base64(struct.pack("<I", len(encoded)) + encoded + payload)
-    return _with_parts(page(), {"OLD": apology, "NUMBERS": numbers})
+    numbers = struct.pack("<I", len(encoded)) + encoded + payload
+    return _with_parts(page(), {"OLD": apology, "PARTS": part("numbers", numbers), "FILES": ""})
 
 
-def _base64(data: bytes) -> str:
+def with_parts(parts: Mapping[str, bytes], files: str = "") -> str:
+    """A page that computes, with these parts inside, by their names; `files` are the sources of others."""
+    apology = texts("en")["old_browser"]
+    inside = "\n".join(part(name, data) for name, data in parts.items())
+    template = page("page/model_program.js", OF_MODELS)
+    return _with_parts(template, {"OLD": apology, "PARTS": inside, "FILES": files})
+
+
+def part(name: str, data: bytes) -> str:
+    """A part of a page, as assets/components/page/parts.js finds it."""
+    return f'<script type="text/plain" id="{name}">{packed(data)}</script>'
+
+
+def packed(data: bytes) -> str:
+    """Bytes as text, compressed."""
     return b64encode(zlib.compress(data)).decode("ascii")
 
 
@@ -107,12 +122,17 @@ class HeadView:
         """The whole page with numbers and scripts, in ASCII."""
         return filled(self.header, self.blob)
 
-    def save(self, path: str | PathLike) -> None:
+    def save(self, path: str | PathLike, *, model: bool = False) -> None:
         """Write the page as one HTML file, replacing an existing file in one step.
 
-        A warning names the layers and heads in it if not all of them fit. Raises `MhaError` if the folder
-        does not exist.
+        With `model` the small model itself is inside: the page opens where the view looks, and computes any
+        sentence in the browser, and any change of What if. A warning names the layers and heads of a page
+        with numbers if not all of them fit. Raises `MhaError` if the folder does not exist, and with `model`
+        for a trace that is not of a shipped model.
         """
+        if model:
+            showing.save_model_page(path, self.link())
+            return
         if self.header["held"]:
             warnings.warn(self.header["held"], stacklevel=2)
         with replacing(path) as temporary:

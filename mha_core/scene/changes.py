@@ -18,8 +18,8 @@ Change = Edit | Swap
 class ChangeKind(NamedTuple):
     """A kind of change: its type, and its fields by their names in a link.
 
-    "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names; "since" is the
-    row in which a cache changes.
+    "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names, "weights" are
+    numbers with spaces between them; "since" is the row in which a cache changes.
     """
 
     type: type[Change]
@@ -32,6 +32,9 @@ KINDS = {
     "cut": ChangeKind(edits.Hide, PLACES),
     "off": ChangeKind(edits.Output, {"layer": "layer", "head": "heads"}),
     "even": ChangeKind(edits.Weights, {"layer": "layer", "head": "heads", "from": "rows"}),
+    "row": ChangeKind(
+        edits.Weights, {"layer": "layer", "head": "heads", "from": "rows", "weights": "values"}
+    ),
     "mask": ChangeKind(edits.Mask, {"layer": "layer", "head": "heads", "mask": "mask"}),
     "position": ChangeKind(edits.Position, {"code": "code"}),
     "divisor": ChangeKind(edits.Scale, {"layer": "layer", "by": "factor"}),
@@ -51,7 +54,8 @@ RULE = Phrase(
     limit=MAX_EDITS,
 )
 MAX_RANGE = 10_000  # positions of a range in a link
-Value = int | float | str | range | None  # a range counts from 1, too
+DIGITS = 4  # of a weight in a link
+Value = int | float | str | range | tuple[float, ...] | None  # a range counts from 1, too
 
 
 def change_of(kind: str, values: Mapping[str, Value]) -> Change:
@@ -66,7 +70,7 @@ def change_of(kind: str, values: Mapping[str, Value]) -> Change:
             continue
         if isinstance(value, range):
             arguments[field] = [at - 1 for at in value]
-        elif isinstance(value, str):  # a name
+        elif isinstance(value, str | tuple):  # a name, or weights
             arguments[field] = value
         elif name == "by":
             arguments[field] = 1 / value if kind == "divisor" else value
@@ -76,6 +80,8 @@ def change_of(kind: str, values: Mapping[str, Value]) -> Change:
 
 
 def kind_of(change: Change) -> str:
+    if isinstance(change, edits.Weights) and change.values is not None:
+        return "row"
     return next(name for name, kind in KINDS.items() if type(change) is kind.type)
 
 
@@ -96,7 +102,7 @@ def values_of(change: Change) -> dict[str, Any]:
         value = getattr(change, field)
         if name == "by":
             values[name] = 1 / value if kind == "divisor" else value
-        elif name in WORDS:
+        elif name in (*WORDS, "weights"):
             values[name] = value
         elif value is not None:
             first, last = (value, value) if isinstance(value, int) else (value[0], value[-1])
@@ -112,6 +118,8 @@ def text(change: Change) -> str:
 def _written(value: Value) -> str:
     if isinstance(value, range):
         return f"{value.start}-{value.stop - 1}"
+    if isinstance(value, tuple):
+        return " ".join(f"{round(number, DIGITS):g}" for number in value)
     return value if isinstance(value, str) else f"{value:.10g}"
 
 
@@ -156,6 +164,8 @@ def _change(part: str) -> Change | None:
 def _value(name: str, text: str) -> Value:
     if name in WORDS:
         return text
+    if name == "weights":
+        return tuple(map(float, text.split(" ")))
     if name == "by":
         if not 0 < (number := float(text)) < math.inf:
             raise ValueError(text)

@@ -4,6 +4,7 @@ Each import stands inside the function that needs it. No other file below those 
 """
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def scene_of(traces: "Sequence[AttentionTrace]", focus: "Focus") -> "Scene":
     from mha_core.scene import provenance
 
     return provenance.scene_of(traces, focus)
+
+
+def save_model_page(path: "str | PathLike", link: str) -> None:
+    """A page with a small model inside that opens at a link."""
+    from mha_core.static import site
+
+    site.save_page(path, link)
 
 
 def trace_html(trace: "AttentionTrace") -> str:

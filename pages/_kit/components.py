@@ -83,7 +83,7 @@ _charts = component(
 )
 _bytes = component("bytes", "numbers/blobs.js")
 _share = component(
-    "share", "streamlit/share.js", html='<div class="share"></div>', styles=("streamlit/share.css",)
+    "share", "streamlit/share.js", html='<div class="share"></div>', styles=("page/share.css",)
 )
 _whole = component(
     "whole", "streamlit/embedded.js", html='<div class="whole"></div>', styles=("streamlit/embedded.css",)

@@ -42,7 +42,7 @@ def test_scripts_are_cached_until_they_change(app):
         assert answer.read() == scripts.asset("page/wording.js").encode()
     with urllib.request.urlopen(f"{app}{FOLDER}/saved_page.html") as answer:
         assert answer.headers["content-type"].startswith("text/html")
-        assert b"__NUMBERS__" in answer.read()
+        assert b"__PARTS__" in answer.read()
     with pytest.raises(urllib.error.HTTPError, match=r"400|404"):
         urllib.request.urlopen(f"{app}{FOLDER}/../app.py")
 

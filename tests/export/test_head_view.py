@@ -26,7 +26,7 @@ from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
 NASTY = (
-    "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __NUMBERS__ __OLD__ {tokens} <!-- --> $&"
+    "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __PARTS__ __OLD__ {tokens} <!-- --> $&"
 )
 
 
@@ -292,7 +292,7 @@ def test_the_caption_names_the_edited_one_of_two_traces(traced):
     [
         ("../a/b: <c>?*", "a-b-c"),
         ("小猫 حيوان", "小猫-حيوان"),
-        ("__NUMBERS__ __OLD__", "__NUMBERS__-__OLD__"),
+        ("__PARTS__ __FILES__", "__PARTS__-__FILES__"),
     ],
 )
 def test_a_file_name_consists_of_words(text, name):

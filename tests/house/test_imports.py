@@ -31,7 +31,7 @@ TABLE = {
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:xarray"
     f" type:plotly type:mha_core.export.head_view {MATHS}",
     "mha_core/traces/showing.py": "type:pandas type:plotly type:mha_core.focus.focus type:mha_core.traces.*"
-    " late:mha_core.export.* late:mha_core.figures.* late:mha_core.scene.*",
+    " late:mha_core.export.* late:mha_core.figures.* late:mha_core.scene.* late:mha_core.static.*",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
@@ -52,6 +52,8 @@ TABLE = {
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/scene/*": f"numpy mha_core.export.* mha_core.sources mha_core.sources.*"
     f" mha_core.training.* {TRACES}",
+    "mha_core/static/*": f"numpy mha_core.analysis.roles mha_core.export.* mha_core.scene.* mha_core.sources"
+    f" mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/lessons/*": f"numpy mha_core.scene.* mha_core.sources.* mha_core.training.* {TRACES}",
     "mha_core/atlases/*": f"torch numpy pandas regex late:pyarrow late:duckdb"
     f" mha_core.analysis.* mha_core.sources mha_core.sources.* mha_core.training.* {TRACES}",
@@ -60,14 +62,15 @@ TABLE = {
     "mha_core/__init__.py": "mha_core.resources late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.scene.*"
     f" late:mha_core.analysis.* late:mha_core.lessons.* late:mha_core.room.* late:segno"
-    f" late:mha_core.atlases.* late:torch late:mha_core.differences.* {FLAT}",
+    f" late:mha_core.atlases.* late:mha_core.static.* late:torch late:mha_core.differences.* {FLAT}",
     "pages/_server/*": "streamlit starlette mha_core mha_core.* pages._kit.text",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.* pages._server.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.* pages._server.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*"
     " mha_core.scene.*",
     "pages/frame.py": "streamlit mha_core.scene.link pages._kit pages._kit.* pages._server.*",
-    "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._server.*",
+    "app.py": "streamlit starlette mha_core mha_core.errors mha_core.resources mha_core.export.*"
+    " mha_core.static.* pages._server.*",
 }
 TIMES = ("", "late:", "type:")  # what may be imported at one time may also be at a later one
 DOOR = "mha_core/traces/showing.py"  # the one file that imports, inside functions, what imports it

@@ -24,6 +24,7 @@ from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export import head_view
 from mha_core.scene.link import CHOICES
 from mha_core.sources.huggingface.catalogue import hub_models
+from mha_core.static import parts
 from mha_core.traces.matrices import MATRICES
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import ARCHITECTURES
@@ -189,7 +190,7 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
 
 
 def unused(texts: Iterable[str]) -> set[str]:
-    prefixes = [head_view.TEXTS, *(prefix for _, prefix, _ in calls("templates"))]
+    prefixes = [head_view.TEXTS, parts.TEXTS, *(prefix for _, prefix, _ in calls("templates"))]
     for_scripts = {f"{prefix}{{}}" for prefix in prefixes} | {key for _, key, _ in calls("template")}
     keys = {key for _, key, _ in calls()} | for_scripts
     named = {key.format(name) for key, names in NAMED.items() for name in names}

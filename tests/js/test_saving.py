@@ -27,8 +27,8 @@ def test_the_csv_is_read_back_and_formulas_are_harmless(javascript):
 
 
 def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
-    view = mha.trace("__NUMBERS__ $& </script> __OLD__ <!-- ä", h=2, d_model=8).view()
-    view.header["texts"]["old_browser"] = "<b> __NUMBERS__ “ä”"
+    view = mha.trace("__PARTS__ $& </script> __OLD__ <!-- ä", h=2, d_model=8).view()
+    view.header["texts"]["old_browser"] = "<b> __PARTS__ “ä”"
     code = f"""
     const template = new TextDecoder().decode(file("page"));
     return pageOf(template, {json.dumps(view.header)}, file("payload"));

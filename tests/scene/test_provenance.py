@@ -91,7 +91,7 @@ def test_two_sentences_of_one_source_are_two_sentences_of_a_link():
         ({"mask": torch.ones(6, 6).bool().tril()}, "No link can be read off this trace of 'random weights'"),
         ({"source": "mini", "trained": False}, "No link can be read off this trace of 'small trained model'"),
         ({"edits": [mha.edits.Hide(rows=[0, 2], keys=1)]}, "No link can say 'hide: rows 1, 3, key 2'"),
-        ({"edits": [mha.edits.Weights(values=[1, 0, 0, 0, 0, 0], rows=2)]}, "What if has no such change"),
+        ({"edits": [mha.edits.Bias(values=1.0, rows=2)]}, "What if has no such change"),
     ],
 )
 def test_a_trace_that_no_link_can_reproduce_is_refused(asked, said, refused):

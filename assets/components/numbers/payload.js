@@ -23,9 +23,12 @@ const opened = new WeakMap();
  *   | "range" | "visible"} ArrayName
  */
 /**
- * A layer in the header of a payload, whose score rule is left out where its weights are sent.
  * @typedef {{ number: number, heads: number[], n_heads: number, scale: number, soft_cap: number | null,
- *   temperature: number, kv: number[] } & Partial<Record<ArrayName, PackedArray>>} PackedLayer
+ *   temperature: number, kv: number[] }} LayerFacts
+ */
+/**
+ * A layer in the header of a payload, whose score rule is left out where its weights are sent.
+ * @typedef {LayerFacts & Partial<Record<ArrayName, PackedArray>>} PackedLayer
  */
 /**
  * @typedef {{ title: string, tokens: string[], names: string[], keys?: string[], key_names?: string[],
@@ -64,19 +67,21 @@ function panelsOf(bytes) {
     keys,
     names,
     keyNames,
-    layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, array)])),
+    layers: new Map(layers.map((layer) => [layer.number, layerFrom(layer, array)])),
   }));
 }
 
+/** @param {PackedLayer} layer @param {(packed: PackedArray) => Tensor} array */
+const layerFrom = (layer, array) =>
+  new Layer(layer, (name) => {
+    const packed = layer[name];
+    return packed ? array(packed) : null;
+  });
+
 // One layer. `heads` are the numbers of the heads that are here; every method takes such a number.
 export class Layer {
-  /** @param {PackedLayer} described @param {(packed: PackedArray) => Tensor} array */
-  constructor(described, array) {
-    /** @type {(name: ArrayName) => Tensor | null} */
-    const tensor = (name) => {
-      const packed = described[name];
-      return packed ? array(packed) : null;
-    };
+  /** @param {LayerFacts} described @param {(name: ArrayName) => Tensor | null} tensor */
+  constructor(described, tensor) {
     this.weights = tensor("weights");
     this.q = tensor("q");
     this.k = tensor("k");

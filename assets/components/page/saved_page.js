@@ -3,7 +3,7 @@ const CHUNK = 0x8000; // bytes that are written as letters at once
 
 /**
  * The page with these numbers and this view inside.
- * @param {string} template a page with `__NUMBERS__` in place of its numbers
+ * @param {string} template a page with `__PARTS__` in place of its numbers
  * @param {import("../view/head_view.js").Header} header
  * @param {import("../numbers/blobs.js").Bytes} payload
  */
@@ -15,7 +15,11 @@ export async function pageOf(template, header, payload) {
   const stream = new Blob([size, encoded, payload]).stream().pipeThrough(packing);
   const packed = new Uint8Array(await new Response(stream).arrayBuffer());
   /** @type {Record<string, string>} */
-  const parts = { OLD: escaped(header.texts.old_browser), NUMBERS: base64(packed) };
+  const parts = {
+    FILES: "",
+    OLD: escaped(header.texts.old_browser),
+    PARTS: `<script type="text/plain" id="numbers">${base64(packed)}</script>`,
+  };
   return template.replace(/__([A-Z]+)__/g, (whole, name) => parts[name] ?? whole);
 }
 

@@ -18,12 +18,21 @@ import { fitHeight } from "./adapter.js";
 /**
  * @typedef {object} HeadViewPage
  * @property {string} digest of the numbers
+ * @property {boolean} [computes] a page can be saved with the model inside
  * @property {boolean} [explains] the server says where numbers of X and of the columns of W come from
  * @property {import("../numbers/explanation.js").Explanation | null} [explanation]
  */
 
-// The page without numbers comes from the server that these scripts come from.
+// The page without numbers, and the one with a model, come from the server that these scripts come from.
 const TEMPLATE = new URL("../saved_page.html", import.meta.url);
+const MODEL_PAGE = new URL("../model_page.html", import.meta.url);
+
+// The address has the scene, and where the view looks.
+async function modelPage() {
+  const answer = await fetch(`${MODEL_PAGE}${location.search}`);
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.text();
+}
 
 /** @param {import("./adapter.js").Mounted<Header & HeadViewPage>} mounted */
 export default async function ({ data, parentElement, setTriggerValue }) {
@@ -73,6 +82,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     moved,
     rewrite: data.rewrite ? change : null,
     page,
+    model: data.computes ? modelPage : null,
     explain: data.explains ? explain : null,
   });
   /** @param {LinkFocus} focus */

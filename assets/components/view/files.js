@@ -69,6 +69,8 @@ export async function savePage(selection, pageOf) {
     words,
     brief: false,
     follows: undefined,
+    block: undefined, // a page with frozen numbers computes nothing
+    without: undefined,
   };
   const page = await pageOf({ ...header, ...inView });
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
@@ -91,6 +93,15 @@ function legendOf({ header, heads, state }, drawings, { palette, sequential }) {
     const name = [fill(header.texts.head, { head: head + 1 }), role].filter(Boolean).join(" · ");
     return { ...lookOf(palette, head), text: name };
   });
+}
+
+/**
+ * Save a page with the model inside, which opens where the view looks.
+ * @param {Selection} selection
+ * @param {NonNullable<import("./head_view.js").PageActions["model"]>} pageOf
+ */
+export async function saveModelPage({ header }, pageOf) {
+  return download(new Blob([await pageOf()], { type: "text/html;charset=utf-8" }), `${header.file}-model.html`);
 }
 
 // The caption for everything that all sentences of a figure have in common.

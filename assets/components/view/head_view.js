@@ -13,7 +13,7 @@ import { printTheme, themeOf } from "../pictures/theme.js";
 import { spoken, strongest } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { withoutEdge } from "../scene/what_if.js";
-import { saveDrawings, savePage } from "./files.js";
+import { saveDrawings, saveModelPage, savePage } from "./files.js";
 import { HeadGrid } from "./grid.js";
 import { pressKey } from "./keyboard.js";
 import { HeadMatrices } from "./matrices.js";
@@ -93,7 +93,10 @@ import { typeOver } from "./typed_over.js";
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number, word: string) => void) | null} [rewrite] put another word in the place of one
  * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
+ * @property {((place: AskedNumber) => import("../numbers/explanation.js").Step[] | null) | null} [steps] to a number of
+ *   Q, K or V, where the page has what it is made of
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
+ * @property {(() => Promise<string>) | null} [model] the same with the model inside, which computes what is typed
  */
 
 /**
@@ -269,6 +272,7 @@ export class HeadView {
   save(kind) {
     const { drawings, page, root, selection } = this;
     if (kind === "html") return savePage(selection, required(page.page, "page to save"));
+    if (kind === "model") return saveModelPage(selection, required(page.model, "model to save"));
     return saveDrawings(
       kind,
       selection,
@@ -460,10 +464,10 @@ export class HeadView {
   }
 
   // From the one word that is chosen in the first sentence to the one that the chosen head looks at most; null where
-  // one of them is no word or both are the same, and where no server can compute the sentence without that edge.
+  // one of them is no word or both are the same, and where nobody can compute the sentence without that edge.
   get edge() {
     const { header, nth, panels, single, chosenHead, state } = this.selection;
-    if (!header.block || !this.page.open || nth > 0 || state.words || single?.side !== "query") return null;
+    if (!header.block || nth > 0 || state.words || single?.side !== "query") return null;
     const panel = panels[nth];
     const [key] = strongest(this.selection.layer(panel).row(chosenHead, single.token), {
       threshold: Number.MIN_VALUE,

@@ -110,6 +110,8 @@ export class HeadMatrices {
 
   /** @type {PageActions["explain"] | null} */
   ask = null;
+  /** @type {PageActions["steps"] | null} */
+  steps = null;
 
   /**
    * @param {Selection} selection
@@ -190,10 +192,11 @@ export class HeadMatrices {
    * @param {Theme} theme
    * @param {PageActions} page
    */
-  draw(theme, { explain = null }) {
+  draw(theme, { explain = null, steps = null }) {
     const { selection } = this;
     this.gallery.theme = theme;
     this.ask = explain;
+    this.steps = steps;
     const from = [selection.header, selection.original, JSON.stringify(theme)];
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
     this.update();
@@ -366,7 +369,8 @@ export class HeadMatrices {
     this.#moveFocus({ matrix: name, number: `${row + 1},${column + 1}` });
     const question = { name, panel: nth, layer: layer.number, ...place, id: questionId() };
     this.question = question.id;
-    const steps = stepsTo(layer, columns ? "weights" : name, place, listOf(panel, "key"), texts.path_sink);
+    const ours = stepsTo(layer, columns ? "weights" : name, place, listOf(panel, "key"), texts.path_sink);
+    const steps = ours ?? this.steps?.(question) ?? null;
     if (!steps && ask) return ask(question);
     if (!steps) {
       const refusal = layer.q ? texts.path_alone : texts.matrices_only_weights;
@@ -382,15 +386,15 @@ export class HeadMatrices {
         without: this.#without(place),
       };
     const value = name === "scores" ? steps[0].value : steps.at(-1)?.value;
-    const ours = { ...where, id: question.id, value, steps, edits: edits?.[nth], ...beyond };
-    explanation.showUpToIt(ours, ask && (() => ask(question)));
+    const whole = { ...where, id: question.id, value, steps, edits: edits?.[nth], ...beyond };
+    explanation.showUpToIt(whole, ask && (() => ask(question)));
   }
 
-  // The page on which the first sentence is computed without this edge, where there is a server that can.
+  // The page on which the first sentence is computed without this edge, where that can be computed.
   /** @param {Place} place */
   #without({ head, row, column }) {
     const text = this.selection.header.without;
-    if (!text || !this.ask || this.nth > 0) return null;
+    if (!text || this.nth > 0) return null;
     return { text, href: withoutCell({ layer: this.#layerHere.number, head, row, column }) };
   }
 

@@ -11,7 +11,7 @@ import { CHOICES } from "../scene/schema.js";
 /** @typedef {import("./selection.js").Chosen} Chosen */
 /** @typedef {import("./selection.js").ViewState} ViewState */
 /** @typedef {import("./head_view.js").PageActions} PageActions */
-/** @typedef {import("../page/saving.js").FileFormat | "html"} SavedKind */
+/** @typedef {import("../page/saving.js").FileFormat | "html" | "model"} SavedKind */
 
 /**
  * The actions of the view's controls.
@@ -78,7 +78,7 @@ export function showBar(bar, selection, page, actions) {
     );
     parts.push(segments(texts.direction, sides));
   }
-  if (!header.compact) parts.push(options(selection, actions), saving(texts, Boolean(page.page), actions.save));
+  if (!header.compact) parts.push(options(selection, actions), saving(texts, page, actions.save));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
@@ -192,8 +192,8 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   return menu(texts.options, parts);
 }
 
-/** @param {Record<string, string>} texts @param {boolean} hasPage @param {Actions["save"]} save */
-function saving(texts, hasPage, save) {
+/** @param {Record<string, string>} texts @param {PageActions} page @param {Actions["save"]} save */
+function saving(texts, { page, model }, save) {
   /** @param {string} text @param {SavedKind} kind */
   const item = (text, kind) => {
     const button = makeButton(text, "", () => {
@@ -203,7 +203,8 @@ function saving(texts, hasPage, save) {
     return button;
   };
   const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(texts.save_csv, "csv")];
-  if (hasPage) parts.push(item(texts.save_page, "html"));
+  if (page) parts.push(item(texts.save_page, "html"));
+  if (model) parts.push(item(texts.save_model, "model"));
   return menu(texts.save, parts);
 }
 

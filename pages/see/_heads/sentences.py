@@ -47,6 +47,7 @@ def show(
         "matrices": True,
         "swings": guests.is_newcomer() and controls.at_start(),
         "reports": reports,
+        "computes": scene.source == "mini",
         "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
         "notes": words["text"].notes,
         "roles": words["text"].roles,

@@ -50,7 +50,7 @@ def choose(
                     name
                     for name, kind in changes.KINDS.items()
                     if kind.type is not Swap
-                    and name not in changes.OF_CACHE
+                    and name not in (*changes.OF_CACHE, "row")  # they are made elsewhere
                     and not (third_party and name in changes.OF_OWN_MODULES)
                 ],
                 format_func=lambda kind: t(f"what_if.{kind}"),

@@ -1,0 +1,310 @@
+// A small model in the browser: one pass of a sentence, with edits, and its answers (mha_core/training/model.py). Numbers
+// are added up in double precision and kept in single precision, so they differ from torch's by rounding alone.
+import { required } from "../page/elements.js";
+import { editRule } from "./edits.js";
+
+/** @typedef {import("./edits.js").Edit} Edit */
+/** @typedef {import("./edits.js").EditedRule} EditedRule */
+/**
+ * The header of a model's part (mha_core/static/parts.py). `scores` has for each question the share of right answers.
+ * @typedef {object} ModelFacts
+ * @property {string} name
+ * @property {string} architecture
+ * @property {string} language
+ * @property {number} h
+ * @property {number} d_model
+ * @property {string[]} layers "block" or "lookup"
+ * @property {number} kv_heads
+ * @property {string} source
+ * @property {number} steps
+ * @property {number} seed
+ * @property {Record<string, number[]>} questions the heads of each
+ * @property {Record<string, number>} temperatures
+ * @property {Record<string, number>} scores
+ * @property {[layer: number, head: number, role: string, score: number][]} roles
+ * @property {Record<string, number[]>} shapes of its tensors, in their order
+ */
+/**
+ * One layer of a pass: its input x, q, k and v of each head, the rule with its edits, and what the heads give.
+ * @typedef {{ x: Float32Array, q: Float32Array, k: Float32Array, v: Float32Array, lse: Float32Array,
+ *   heads: Float32Array, kvHeads: number, rule: EditedRule }} LayerPass
+ */
+/** @typedef {{ layers: LayerPass[], x: Float32Array, length: number }} Pass `x` before the last layer */
+
+const EPSILON = 1e-5; // of a layer norm
+const LATENT_EPSILON = 1e-6; // of the norm of a latent vector
+const SINGLE = new Float32Array(1 << 16).map((_, bits) => {
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+  return bits >> 15 ? -size : size;
+});
+
+export class SmallModel {
+  /** @param {import("../numbers/blobs.js").Bytes} bytes 4 with the length of the header, the header, half-precision numbers: their low bytes, then their high bytes */
+  constructor(bytes) {
+    const start = 4 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    /** @type {ModelFacts} */
+    this.facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, start)));
+    const count = (bytes.length - start) / 2;
+    const [low, high] = [bytes.subarray(start, start + count), bytes.subarray(start + count)];
+    /** @type {Map<string, Float32Array>} */
+    this.tensors = new Map();
+    let at = 0;
+    for (const [name, shape] of Object.entries(this.facts.shapes)) {
+      const tensor = new Float32Array(shape.reduce((size, axis) => size * axis, 1));
+      for (let i = 0; i < tensor.length; i++, at++) tensor[i] = SINGLE[low[at] | (high[at] << 8)];
+      this.tensors.set(name, tensor);
+    }
+    const { d_model: width, h } = this.facts;
+    this.width = width;
+    this.dK = width / h;
+  }
+
+  /** @param {string} name */
+  tensor = (name) => required(this.tensors.get(name), name);
+
+  // W x + b for each row of x. (row, in) → (row, out)
+  /** @param {Float32Array} x @param {string} name */
+  linear(x, name) {
+    const weight = this.tensor(`${name}.weight`);
+    const bias = this.tensors.get(`${name}.bias`);
+    const [nOut, nIn] = this.facts.shapes[`${name}.weight`];
+    return product(x, weight, bias, nIn, nOut);
+  }
+
+  // LN(x), row by row.
+  /** @param {Float32Array} x @param {string} name */
+  norm(x, name) {
+    const [weight, bias] = [this.tensor(`${name}.weight`), this.tensor(`${name}.bias`)];
+    const width = weight.length;
+    const normed = new Float32Array(x.length);
+    for (let from = 0; from < x.length; from += width) {
+      let [mean, variance] = [0, 0];
+      for (let i = 0; i < width; i++) mean += x[from + i] / width;
+      for (let i = 0; i < width; i++) variance += (x[from + i] - mean) ** 2 / width;
+      const scale = 1 / Math.sqrt(variance + EPSILON);
+      for (let i = 0; i < width; i++) normed[from + i] = (x[from + i] - mean) * scale * weight[i] + bias[i];
+    }
+    return normed;
+  }
+
+  /**
+   * One pass of a sentence, with these edits.
+   * @param {number[]} ids of its words
+   * @param {Edit[]} edits
+   * @returns {Pass}
+   */
+  pass(ids, edits = []) {
+    const { facts, width } = this;
+    const [embedding, position] = [this.tensor("embedding"), this.tensor("position")];
+    const isOrdered = !edits.some(({ kind }) => kind === "position");
+    /** @type {Float32Array} */
+    let x = new Float32Array(ids.length * width);
+    for (const [row, id] of ids.entries())
+      for (let i = 0; i < width; i++)
+        x[row * width + i] = embedding[id * width + i] + (isOrdered ? position[row * width + i] : 0);
+    /** @type {LayerPass[]} */
+    const layers = [];
+    let before = x;
+    for (const number of facts.layers.keys()) {
+      const layer = this.#attend(x, number, edits, ids.length);
+      layers.push(layer);
+      before = x;
+      if (number < facts.layers.length - 1) x = this.#result(x, layer.heads, number, edits);
+    }
+    return { layers, x: before, length: ids.length };
+  }
+
+  /** @param {Float32Array} stream @param {number} number @param {Edit[]} edits @param {number} length @returns {LayerPass} */
+  #attend(stream, number, edits, length) {
+    const { facts, dK } = this;
+    const name = `layers.${number}.attention`;
+    const x = this.norm(stream, `layers.${number}.norm`);
+    const [q, k, v] = facts.architecture === "latent" ? this.#latent(x, name) : this.#projected(x, name);
+    const kvHeads = k.length / length / dK;
+    const rule = editRule(edits, { layer: number, length, h: facts.h, dK, layers: facts.layers.length });
+    return { x, q, k, v, kvHeads, rule, ...attended(q, k, v, rule, length, facts.h, dK) };
+  }
+
+  /** @param {Float32Array} x @param {string} name */
+  #projected(x, name) {
+    return ["q", "k", "v"].map((one) => this.#heads(this.linear(x, `${name}.${one}`), x.length / this.width));
+  }
+
+  // Keys and values from one short vector for each token.
+  /** @param {Float32Array} x @param {string} name */
+  #latent(x, name) {
+    const length = x.length / this.width;
+    const short = this.linear(x, `${name}.kv_down`);
+    const weight = this.tensor(`${name}.kv_norm.weight`);
+    for (let from = 0; from < short.length; from += weight.length) {
+      let square = 0;
+      for (let i = 0; i < weight.length; i++) square += short[from + i] ** 2 / weight.length;
+      for (let i = 0; i < weight.length; i++) short[from + i] *= weight[i] / Math.sqrt(square + LATENT_EPSILON);
+    }
+    const both = this.#heads(this.linear(short, `${name}.kv_up`), length, 2 * this.dK);
+    /** @param {number} part */
+    const half = (part) =>
+      Float32Array.from({ length: both.length / 2 }, (_, i) => {
+        const [row, column] = [Math.floor(i / this.dK), i % this.dK];
+        return both[row * 2 * this.dK + part * this.dK + column];
+      });
+    return [this.#heads(this.linear(x, `${name}.q_up`), length), half(0), half(1)];
+  }
+
+  // (row, head · d) → (head, row, d)
+  /** @param {Float32Array} columns @param {number} length @param {number} [width] */
+  #heads(columns, length, width = this.dK) {
+    const all = columns.length / length;
+    const split = new Float32Array(columns.length);
+    for (let row = 0, at = 0; row < length; row++)
+      for (let column = 0; column < all; column++, at++)
+        split[(Math.floor(column / width) * length + row) * width + (column % width)] = columns[at];
+    return split;
+  }
+
+  // The stream after a layer, from the stream before it and the outputs of its heads.
+  /** @param {Float32Array} x @param {Float32Array} heads (row, head · d_v) @param {number} number @param {Edit[]} edits */
+  #result(x, heads, number, edits) {
+    const name = `layers.${number}`;
+    const isAlone = edits.some(({ kind, layer }) => kind === "concatenated" && (layer ?? number) === number);
+    const output = isAlone ? heads : this.linear(heads, `${name}.attention.o`);
+    if (this.facts.layers[number] === "lookup") return output;
+    const sum = output.map((one, at) => one + x[at]);
+    const inner = this.linear(this.norm(sum, `${name}.mlp_norm`), `${name}.mlp_in`).map(gelu);
+    return this.linear(inner, `${name}.mlp_out`).map((one, at) => one + sum[at]);
+  }
+
+  /**
+   * How probable words are as answers to a question at some tokens. (token, word)
+   * @param {Pass} pass
+   * @param {string} question
+   * @param {number[]} tokens
+   * @param {number[]} words by their numbers
+   * @param {Edit[]} edits
+   */
+  probabilities(pass, question, tokens, words, edits = []) {
+    const { facts, width, dK } = this;
+    const last = required(pass.layers.at(-1), "last layer");
+    const asked = new Set(facts.questions[question]);
+    const heads = new Float32Array(tokens.length * width);
+    const x = new Float32Array(heads.length);
+    for (const [row, token] of tokens.entries())
+      for (let i = 0; i < width; i++) {
+        if (asked.has(Math.floor(i / dK))) heads[row * width + i] = last.heads[token * width + i];
+        x[row * width + i] = pass.x[token * width + i];
+      }
+    const read = this.norm(this.#result(x, heads, pass.layers.length - 1, edits), "norm");
+    const [embedding, bias, temperature] = [
+      this.tensor("embedding"),
+      this.tensor("bias"),
+      facts.temperatures[question] ?? 1,
+    ];
+    return tokens.map((_, row) => {
+      const logits = words.map((word) => {
+        let sum = bias[word];
+        for (let i = 0; i < width; i++) sum += read[row * width + i] * embedding[word * width + i];
+        return sum / temperature;
+      });
+      const largest = logits.reduce((most, one) => Math.max(most, one), -Infinity);
+      const powers = logits.map((one) => Math.exp(one - largest));
+      const all = powers.reduce((sum, one) => sum + one, 0);
+      return powers.map((one) => one / all);
+    });
+  }
+}
+
+/**
+ * @param {Float32Array} x
+ * @param {Float32Array} weight
+ * @param {Float32Array | undefined} bias
+ * @param {number} nIn
+ * @param {number} nOut
+ */
+function product(x, weight, bias, nIn, nOut) {
+  const rows = x.length / nIn;
+  const columns = new Float32Array(rows * nOut);
+  for (let row = 0; row < rows; row++)
+    for (let out = 0; out < nOut; out++) {
+      let [a, b, c, d] = [bias ? bias[out] : 0, 0, 0, 0]; // four sums at once: a processor waits for none of them
+      for (let i = row * nIn, j = out * nIn, end = i + nIn; i < end; i += 4, j += 4) {
+        a += x[i] * weight[j];
+        b += x[i + 1] * weight[j + 1];
+        c += x[i + 2] * weight[j + 2];
+        d += x[i + 3] * weight[j + 3];
+      }
+      columns[row * nOut + out] = a + b + (c + d);
+    }
+  return columns;
+}
+
+/**
+ * Softmax and mixture of each head. The sums of rows are kept as logarithms, (head, query); `heads` is the concatenation
+ * of outputs, (query, head · d_v).
+ * @param {Float32Array} q
+ * @param {Float32Array} k
+ * @param {Float32Array} v
+ * @param {EditedRule} rule
+ * @param {number} length
+ * @param {number} h
+ * @param {number} width
+ */
+function attended(q, k, v, { scale, temperature, visible, weights, outputs }, length, h, width) {
+  const lse = new Float32Array(h * length);
+  const heads = new Float32Array(length * h * width);
+  const row = new Float64Array(length);
+  const share = (h * length * width) / k.length; // heads that share keys and values
+  for (let head = 0; head < h; head++) {
+    const kv = Math.floor(head / share);
+    for (let query = 0; query < length; query++) {
+      const [at, from] = [head * length + query, (head * length + query) * width];
+      let largest = -Infinity;
+      for (let key = 0; key < length; key++) {
+        if (visible && !visible[at * length + key]) {
+          row[key] = -Infinity;
+          continue;
+        }
+        let dot = 0;
+        for (let i = 0, to = (kv * length + key) * width; i < width; i++) dot += q[from + i] * k[to + i];
+        row[key] = (dot * scale) / temperature;
+        if (row[key] > largest) largest = row[key];
+      }
+      let sum = 0;
+      for (let key = 0; key < length; key++) sum += Math.exp(row[key] - largest) || 0;
+      lse[at] = largest + Math.log(sum);
+      for (let key = 0; key < length; key++) {
+        const own = sum ? (Math.exp(row[key] - largest) || 0) / sum : 0;
+        const patched = weights ? weights[at * length + key] : Infinity;
+        row[key] = patched === Infinity ? own : patched;
+      }
+      for (let i = 0; i < width; i++) {
+        let mixture = 0;
+        for (let key = 0; key < length; key++) mixture += row[key] * v[(kv * length + key) * width + i];
+        const patched = outputs ? outputs[at * width + i] : Infinity;
+        heads[(query * h + head) * width + i] = patched === Infinity ? mixture : patched;
+      }
+    }
+  }
+  return { lse, heads };
+}
+
+/** @param {number} x */
+const gelu = (x) => 0.5 * x * (1 + errorFunction(x * Math.SQRT1_2));
+
+// erf: its series near 0, else its continued fraction (Abramowitz and Stegun 1964, 7.1.5 and 7.1.14).
+/** @param {number} x */
+function errorFunction(x) {
+  const size = Math.abs(x);
+  if (size > 6) return Math.sign(x);
+  let value = 0;
+  if (size < 2.5) {
+    let term = size;
+    for (let n = 1; Math.abs(term) > 1e-12; n++) {
+      value += term / (2 * n - 1);
+      term *= (-size * size) / n;
+    }
+    return (Math.sign(x) * 2 * value) / Math.sqrt(Math.PI);
+  }
+  for (let n = 24; n > 0; n--) value = n / 2 / (size + value);
+  return Math.sign(x) * (1 - Math.exp(-size * size) / Math.sqrt(Math.PI) / (size + value));
+}

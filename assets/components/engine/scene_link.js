@@ -1,0 +1,125 @@
+// The link of a scene, as the app writes it (mha_core/scene/link.py), as far as a page with small models can show it.
+import { numberOf } from "../scene/focus_link.js";
+import { DEFAULTS, FIELDS, OF_HEADS, WITH_HEADS } from "../scene/schema.js";
+import { readEdits } from "./edits.js";
+import { HIDDEN_MARK } from "./lexicon.js";
+
+/** @typedef {import("./edits.js").Edit} Edit */
+/** @typedef {{ text: string, twin?: string, token: string }} Example */
+/** @typedef {{ name: string, language: string, architecture: string, h: number, d_model: number }} ModelName */
+/** @typedef {Record<keyof typeof DEFAULTS, string>} FocusFields */
+/**
+ * The scene on screen, as far as a page with small models has one.
+ * @typedef {object} PageScene
+ * @property {string} text
+ * @property {string} twin
+ * @property {string} architecture
+ * @property {number} h
+ * @property {number} d_model
+ * @property {Edit[]} edits
+ * @property {FocusFields} focus
+ */
+/** @typedef {[key: string, values: Record<string, string | number>]} LinkNote a text on what a link has and this page lacks */
+
+/** @type {Record<string, string>} sources, and what is said of each */
+const COMPUTED_ELSEWHERE = {
+  random: "static.source_random",
+  run: "static.source_run",
+  file: "static.source_file",
+  model: "static.source_model",
+};
+const ELSEWHERE = ["against", "ask_model"]; // fields that only pages of the app have
+
+/** @param {string} file "glass-box-en-h4-d64" @returns {ModelName} */
+export function modelNamed(file) {
+  const [, architecture = "", language = "", h = 0, width = 0] = file.match(/^(.+)-(\w+)-h(\d+)-d(\d+)$/) ?? [];
+  return { name: file, language, architecture, h: Number(h), d_model: Number(width) };
+}
+
+/**
+ * The model that is nearest to what is asked for, in that language; undefined where the page has none for it.
+ * @param {ModelName[]} models
+ * @param {string} language
+ * @param {{ architecture: string, h: number, d_model: number }} asked
+ */
+export function nearestModel(models, language, { architecture, h, d_model: width }) {
+  const here = models.filter((model) => model.language === language);
+  const same = here.filter((model) => model.architecture === architecture);
+  /** @param {ModelName} model */
+  const away = (model) => Math.abs(Math.log(model.d_model / width)) + Math.abs(Math.log(model.h / h));
+  return (same.length ? same : here).toSorted((a, b) => away(a) - away(b))[0];
+}
+
+/**
+ * The second sentence where a link names none: that of the first example beside its own first one, with or without
+ * hidden words.
+ * @param {string} text
+ * @param {Example} first
+ */
+export function twinOf(text, first) {
+  const [words, others] = [text, first.text].map((one) => one.trim().split(/\s+/));
+  const same =
+    words.length === others.length && words.every((word, at) => word.includes(HIDDEN_MARK) || word === others[at]);
+  return same ? (first.twin ?? "") : "";
+}
+
+/**
+ * The scene of a link, and what in it the page does not understand.
+ * @param {string} query what follows the "?"
+ * @param {{ example: Example, english: Example, edition: string }} here the sentences with which a visit begins, in the
+ *   language of the page and in the app's own defaults, and the edition of the trained weights
+ */
+export function readScene(query, { example, english, edition }) {
+  const link = new URLSearchParams(query);
+  /** @type {LinkNote[]} */
+  const notes = [];
+  const command = { command: `headscope open "${query}"` };
+  const refusal = COMPUTED_ELSEWHERE[link.get("source") ?? "mini"];
+  if (refusal) notes.push([refusal, command]);
+  for (const name of ELSEWHERE) if (link.get(name)) notes.push(["static.elsewhere", { name, ...command }]);
+  if (link.get("architecture")?.startsWith("decoder")) notes.push(["static.decoder", command]);
+  const { edits, refused } = readEdits(link.get("edits") ?? "");
+  if (refused.length) notes.push(["static.edits", { changes: refused.join("; "), ...command }]);
+  const text = link.get("text") || example.text;
+  const focus = /** @type {FocusFields} */ (
+    Object.fromEntries(FIELDS.map((field) => [field, link.get(field) ?? DEFAULTS[field]]))
+  );
+  if (!link.has("token") && text === example.text) focus.token = example.token;
+  const isOther = (link.get("weights") ?? edition) !== edition;
+  const namesHeads =
+    OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
+  if (isOther && namesHeads) {
+    for (const name of OF_HEADS)
+      focus[/** @type {keyof typeof DEFAULTS} */ (name)] = DEFAULTS[/** @type {keyof typeof DEFAULTS} */ (name)];
+    notes.push(["static.weights", {}]);
+  }
+  /** @type {PageScene} */
+  const scene = {
+    text,
+    twin: link.get("twin") ?? (link.get("text") ? twinOf(text, english) : (example.twin ?? "")),
+    architecture: link.get("architecture") || "glass-box",
+    h: numberOf(link.get("h") ?? "") || 4,
+    d_model: numberOf(link.get("d_model") ?? "") || 64,
+    edits: isOther ? edits.filter(({ heads }) => heads === null) : edits,
+    focus,
+  };
+  return { scene, notes };
+}
+
+/**
+ * The fields of a scene in its link, besides those of its focus, which `queryOf` of scene/focus_link.js adds.
+ * @param {PageScene} scene
+ * @param {string} edits as the link writes them
+ * @param {Example} english the sentence of the app's own defaults
+ * @param {string} language that was chosen, "" where the browser decides
+ */
+export function sceneQuery({ text, twin, architecture, h, d_model: width }, edits, english, language) {
+  const link = new URLSearchParams({ text });
+  if (twin !== twinOf(text, english)) link.set("twin", twin);
+  if (architecture !== "glass-box") link.set("architecture", architecture);
+  if (h !== 4) link.set("h", String(h));
+  if (width !== 64) link.set("d_model", String(width));
+  if (edits) link.set("edits", edits);
+  if (language) link.set("lang", language);
+  return link.toString();
+}

@@ -1,0 +1,170 @@
+// A sentence read by a small model: its tokens, its layers as the pictures draw them, and the model's answers
+// (mha_core/sources/mini.py).
+import { Layer } from "../numbers/payload.js";
+import { isEditHere } from "./edits.js";
+import { HIDDEN_MARK, normalized, START } from "./lexicon.js";
+
+/** @typedef {import("./lexicon.js").Lexicon} Lexicon */
+/** @typedef {import("./lexicon.js").CutText} CutText */
+/** @typedef {import("./model.js").SmallModel} SmallModel */
+/** @typedef {import("./model.js").LayerPass} LayerPass */
+/** @typedef {import("./edits.js").Edit} Edit */
+/** @typedef {[word: string, share: number][]} WordAnswer the most probable words */
+
+const MOST_ANSWERS = 5;
+const GUESSING = "hidden"; // the question for the word behind [MASK]
+const HIDDEN_MARKS = [HIDDEN_MARK, "<mask>"]; // which are words, though of no text
+const NO_WORD_FORM = /^(\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>)$/;
+
+/**
+ * A sentence as a model reads it. `answers` has for each token the noun that it stands for or belongs to, or the
+ * words that can stand in its place; none for [CLS].
+ */
+export class ReadSentence {
+  /**
+   * @param {SmallModel} model
+   * @param {Lexicon} lexicon
+   * @param {CutText} cut
+   * @param {Edit[]} edits
+   */
+  constructor(model, lexicon, cut, edits = []) {
+    const { facts } = model;
+    this.model = model;
+    this.lexicon = lexicon;
+    this.cut = cut;
+    this.words = cut.pieces.map(normalized);
+    /** for each head of the last layer its questions, in the order in which they are named */
+    this.asks = Array.from({ length: facts.h }, (_, head) => {
+      const own = QUESTION_ORDER.filter((question) => facts.questions[question]?.includes(head));
+      return own.length ? own : [GUESSING];
+    });
+    const site = { length: cut.ids.length, h: facts.h, dK: model.dK, layers: facts.layers.length };
+    this.edits = edits.filter((edit) => isEditHere(edit, site));
+    const pass = model.pass(cut.ids, this.edits);
+    this.pass = pass;
+    this.layers = pass.layers.map((layer, number) => drawable(layer, number, site));
+    const spelled = spelling(cut);
+    const tokens = cut.ids.map((_, at) => at).slice(1); // [CLS] is asked nothing
+    /** @type {Map<string, (WordAnswer | null)[]>} */
+    this.questions = new Map();
+    for (const question of Object.keys(facts.questions)) {
+      if (question === GUESSING) continue;
+      const chances = model.probabilities(pass, question, tokens, [...spelled.keys()], this.edits);
+      this.questions.set(question, [null, ...chances.map((one) => mostProbable(one, [...spelled.values()]))]);
+    }
+    const hidden = tokens.filter((at) => cut.pieces[at] === HIDDEN_MARK);
+    const known = lexicon.known.map((word) => lexicon.number.get(word) ?? 0);
+    const guessed = hidden.length ? model.probabilities(pass, GUESSING, hidden, known, this.edits) : [];
+    this.answers = (this.questions.get("noun") ?? []).map((answer, at) => {
+      const nth = hidden.indexOf(at);
+      return nth < 0 ? answer : mostProbable(guessed[nth], lexicon.known);
+    });
+  }
+
+  // Does a row of one's own put weight on a cell that another change hides? There the cell stays hidden.
+  get clashes() {
+    return this.pass.layers.some(({ rule: { visible, weights } }) =>
+      Boolean(visible && weights?.some((weight, at) => weight > 0 && weight < Infinity && !visible[at])),
+    );
+  }
+
+  // The panel of the head view.
+  get panel() {
+    const { text: title, labels: tokens, names } = this.cut;
+    const layers = new Map(this.layers.map((layer) => [layer.number, layer]));
+    return { title, tokens, keys: tokens, names, keyNames: names, layers };
+  }
+
+  /** @param {number} token @param {import("./lexicon.js").WordKind} kind */
+  is = (token, kind) => this.lexicon.is(this.words[token], kind);
+
+  // The heads of the last layer that are asked one of these questions.
+  /** @param {string[]} questions */
+  headsOf = (questions) =>
+    [...Array(this.model.facts.h).keys()].filter((head) => this.asks[head].some((one) => questions.includes(one)));
+
+  // The questions of each head, and the tokens at which it has nothing to find, as the head view takes them.
+  // Of a head that is switched off it is not said.
+  get nothing() {
+    const { pieces } = this.cut;
+    const given = this.pass.layers[this.pass.layers.length - 1].rule.outputs;
+    const size = pieces.length * this.model.dK;
+    return this.asks.map((asks, head) => {
+      const isOff = given?.subarray(head * size, (head + 1) * size).every((one) => one === 0);
+      /** @param {number} at */
+      const isFound = (at) =>
+        isOff ||
+        HIDDEN_MARKS.includes(pieces[at]) ||
+        asks.some((question) => {
+          const answer = this.questions.get(question)?.[at];
+          return answer && answer[0][0] !== START;
+        });
+      return { asks, nothing: [...pieces.keys()].filter((at) => !isFound(at)) };
+    });
+  }
+
+  // Positions of tokens that are not words, or else the first one; a hidden word is a word.
+  get special() {
+    const { pieces } = this.cut;
+    return [...pieces.keys()].filter((at) => NO_WORD_FORM.test(pieces[at]) && !HIDDEN_MARKS.includes(pieces[at]));
+  }
+}
+
+export const QUESTION_ORDER = ["noun", "doer", "object", "before", "after", "decider"];
+
+// The possible answers, by their numbers: the words of the text, in small letters where one occurs so.
+/** @param {CutText} cut */
+function spelling({ ids, pieces }) {
+  /** @type {Map<number, string>} */
+  const spelled = new Map();
+  for (const [at, id] of ids.entries()) {
+    const before = spelled.get(id);
+    const isSmall = pieces[at] === pieces[at].toLowerCase();
+    if (before === undefined || (isSmall && before !== before.toLowerCase())) spelled.set(id, pieces[at]);
+  }
+  return spelled;
+}
+
+/** @param {number[]} chances @param {string[]} words @returns {WordAnswer} */
+function mostProbable(chances, words) {
+  const order = [...chances.keys()].sort((a, b) => chances[b] - chances[a] || a - b);
+  return order.slice(0, MOST_ANSWERS).map((at) => [words[at], chances[at]]);
+}
+
+/**
+ * A layer as the pictures draw it.
+ * @param {LayerPass} pass
+ * @param {number} number
+ * @param {{ length: number, h: number, dK: number }} site
+ */
+function drawable({ q, k, v, lse, kvHeads, rule }, number, { length, h, dK }) {
+  const share = h / kvHeads;
+  const heads = [...Array(h).keys()];
+  /** @type {(data: Float32Array | Uint8Array | null, ...shape: number[]) => import("../numbers/payload.js").Tensor | null} */
+  const tensor = (data, ...shape) => data && { shape, data };
+  /** @type {Partial<Record<import("../numbers/payload.js").ArrayName, import("../numbers/payload.js").Tensor | null>>} */
+  const tensors = {
+    q: tensor(q, h, length, dK),
+    k: tensor(k, kvHeads, length, dK),
+    v: tensor(v, kvHeads, length, dK),
+    lse: tensor(lse, h, length),
+    patched_weights: tensor(rule.weights, h, length, length),
+    patched_outputs: tensor(rule.outputs, h, length, dK),
+    visible: tensor(rule.visible && packedBits(rule.visible, length), h, length, Math.ceil(length / 8)),
+  };
+  const described = { number, heads, n_heads: h, scale: rule.scale, soft_cap: null, temperature: rule.temperature };
+  const kv = heads.map((head) => Math.floor(head / share));
+  return new Layer({ ...described, kv }, (name) => tensors[name] ?? null);
+}
+
+// A bit for each cell, each row from a byte of its own on.
+/** @param {Uint8Array} cells @param {number} width */
+function packedBits(cells, width) {
+  const bytes = Math.ceil(width / 8);
+  const packed = new Uint8Array((cells.length / width) * bytes);
+  for (let at = 0; at < cells.length; at++) {
+    const [row, column] = [Math.floor(at / width), at % width];
+    if (cells[at]) packed[row * bytes + (column >> 3)] |= 128 >> (column & 7);
+  }
+  return packed;
+}

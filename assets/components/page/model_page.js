@@ -1,0 +1,564 @@
+// A page that computes: type a sentence and see every head of a small model, with no server. The engine (engine/) has the
+// model, the head view draws; this file holds the scene, its fields and its address.
+import { answersInWords, firstToken, headWithAnswer } from "../engine/answers.js";
+import { writeEdit, writeEdits } from "../engine/edits.js";
+import { Lexicon, languageOf } from "../engine/lexicon.js";
+import { SmallModel } from "../engine/model.js";
+import { modelNamed, nearestModel, readScene, sceneQuery } from "../engine/scene_link.js";
+import { ReadSentence } from "../engine/sentence.js";
+import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
+import { DEFAULTS } from "../scene/schema.js";
+import { showView } from "../view/head_view.js";
+import { make, makeButton, makeSvg, renew, targetOf } from "./elements.js";
+import { Experiment } from "./experiment.js";
+import { bytesOfPart, partAsJson, partsLike } from "./parts.js";
+import { showShareMenu } from "./share_menu.js";
+import { oneTabStop } from "./tab_stop.js";
+import { fill, paragraph } from "./wording.js";
+
+/** @typedef {import("../engine/scene_link.js").PageScene} PageScene */
+/** @typedef {import("../engine/scene_link.js").LinkNote} LinkNote */
+/** @typedef {import("../engine/scene_link.js").Example} Example */
+/** @typedef {import("../view/head_view.js").Header} Header */
+/** @typedef {{ page: Record<string, string>, view: Record<string, string> }} PageTexts */
+/**
+ * @typedef {{ texts: Record<string, PageTexts>, examples: Record<string, Example[]>, edition: number }} PageWords
+ */
+/** @typedef {"text" | "twin"} SentenceName */
+/** @typedef {{ model: SmallModel, lexicon: Lexicon, cut: import("../engine/lexicon.js").CutText }} CutByModel */
+
+const TYPING_PAUSE = 600; // milliseconds without a key, after which what was typed is an entry of the browser's history
+const CHOSEN_LANGUAGE = "headscope_language";
+const LOGO =
+  "M0 0h6v6H0zM8 0h6v6H8zM16 0h6v6h-6zM0 8h6v6H0zM8 8h6v6H8zM16 8h6v6h-6zM0 16h6v6H0zM8 16h6v6H8zM16 16h6v6h-6z";
+const PRECISION = "0.00001"; // the largest difference of a weight from torch's (tests/static/referee.py)
+
+/** @param {HTMLElement} root */
+export async function openModelPage(root) {
+  /** @type {PageWords} */
+  const words = await partAsJson("texts");
+  const names = partsLike(/-h\d+-d\d+$/);
+  const [link = ""] = await Promise.all(
+    partsLike(/^link$/).map(async (name) => new TextDecoder().decode(await bytesOfPart(name))),
+  );
+  const page = new ModelPage(root, words, names.map(modelNamed));
+  await page.open(location.search.slice(1) || link);
+}
+
+class ModelPage {
+  /** @type {Map<string, SmallModel>} */
+  models = new Map();
+  /** @type {Map<string, Lexicon>} */
+  lexicons = new Map();
+  /** @type {ReadSentence[]} what is drawn */
+  reads = [];
+  /** @type {LinkNote[]} */
+  notes = [];
+  shown = ""; // the language of the page
+  chosen = ""; // the one that its reader chose
+  /** @type {WeakMap<ReadSentence, { texts: Record<string, string>, said: ReturnType<typeof answersInWords> }>} */
+  answers = new WeakMap();
+  isNew = false; // is the text another one than before?
+  isDrawing = false;
+  sized = ""; // the model that the fields of sizes offer
+  turn = 0;
+  pause = 0;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {PageWords} words
+   * @param {import("../engine/scene_link.js").ModelName[]} offered
+   */
+  constructor(root, words, offered) {
+    this.root = root;
+    this.words = words;
+    this.offered = offered;
+    this.edition = String(words.edition);
+    /** @type {PageScene} */
+    this.scene = readScene("", this.here).scene;
+    this.top = make("header", "top");
+    this.fields = make("section", "fields");
+    this.sizes = make("div");
+    this.said = make("p", "said");
+    this.said.setAttribute("role", "status");
+    this.title = make("div", "question");
+    this.view = make("div", "view");
+    this.about = make("p", "about");
+    this.experiment = new Experiment((edits) => this.change({ edits }));
+    root.className = "page";
+    root.replaceChildren(this.top, this.fields, this.said, this.title, this.experiment.root, this.view, this.about);
+    window.addEventListener("popstate", () => this.open(location.search.slice(1)));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    window.addEventListener("pointerdown", (event) => {
+      for (const menu of this.sizes.querySelectorAll(".menu[open]"))
+        if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
+    });
+    // Links of the view to the page What if of the app: this page computes it in place.
+    this.view.addEventListener("click", (event) => {
+      const link = event
+        .composedPath()
+        .find((one) => one instanceof HTMLAnchorElement && one.href.includes("what-if?"));
+      if (!(link instanceof HTMLAnchorElement)) return;
+      event.preventDefault();
+      this.experiment.root.open = true;
+      const [edit] = readScene(new URL(link.href).search.slice(1), this.here).scene.edits.slice(-1);
+      this.change({ edits: [...this.scene.edits.filter((one) => writeEdit(one) !== writeEdit(edit)), edit] });
+    });
+  }
+
+  /** @returns {PageTexts} */
+  get texts() {
+    return this.words.texts[this.shown] ?? this.words.texts.en;
+  }
+
+  get example() {
+    return (this.words.examples[this.shown] ?? this.words.examples.en)[0];
+  }
+
+  get here() {
+    return { example: this.example, english: this.words.examples.en[0], edition: this.edition };
+  }
+
+  /** @param {string} key @param {Record<string, string | number>} [values] */
+  t = (key, values = {}) => fill(this.texts.page[key] ?? key, values);
+
+  // A link, as it was opened or as Back returns to it.
+  /** @param {string} query */
+  async open(query) {
+    clearTimeout(this.pause);
+    const asked = new URLSearchParams(query).get("lang") ?? "";
+    const preferred = [asked, remembered(), ...navigator.languages.map((tag) => tag.split("-")[0]), "en"];
+    const language = preferred.find((name) => name in this.words.texts) ?? "en";
+    if (asked) this.chosen = language;
+    this.shown = language;
+    const { scene, notes } = readScene(query, this.here);
+    this.scene = scene;
+    this.notes = notes;
+    this.build();
+    await this.draw();
+  }
+
+  // Everything but the view, in the language of its reader.
+  build() {
+    const { scene, words } = this;
+    document.documentElement.lang = this.t("language.code");
+    const name = make("span", "name", "Headscope");
+    const logo = makeSvg("svg", { viewBox: "-5 -5 32 32", class: "logo", "aria-hidden": "true" });
+    logo.append(makeSvg("rect", { x: -5, y: -5, width: 32, height: 32, rx: 5 }), makeSvg("path", { d: LOGO }));
+    const languages = make("div", "languages segments");
+    languages.setAttribute("role", "toolbar");
+    languages.setAttribute("aria-label", this.t("static.language"));
+    for (const [code, { page }] of Object.entries(words.texts)) {
+      const button = makeButton(page["language.name"], "", () => this.speak(code));
+      button.lang = page["language.code"];
+      button.setAttribute("aria-pressed", String(code === this.shown));
+      languages.append(button);
+    }
+    const share = make("div", "share");
+    this.top.replaceChildren(logo, name, share, languages);
+    oneTabStop(languages);
+    const texts = Object.fromEntries(
+      ["title", "link", "link_copied", "frame", "frame_copied", "frame_help", "by_hand"].map((key) => [
+        key,
+        this.t(`share.${key}`),
+      ]),
+    );
+    const note = location.protocol === "file:" ? this.t("static.share_file") : "";
+    showShareMenu(share, { texts, note, language: this.chosen || null });
+    const how = make("small", "", paragraph([this.t("heads.how"), this.t("heads.start")], this.texts.view));
+    this.title.replaceChildren(make("h1", "", this.t("heads.question")), how);
+    this.sizes = this.#sizes();
+    renew(this.fields, [
+      this.#sentence("text", scene.text, this.t("control.text"), ""),
+      this.#sentence("twin", scene.twin, this.t("control.twin"), this.t("control.twin_empty")),
+      this.sizes,
+    ]);
+    this.experiment.speak(this.texts.page);
+  }
+
+  /** @param {string} code */
+  speak(code) {
+    this.shown = this.chosen = code;
+    remember(code);
+    this.build();
+    this.draw();
+    this.toAddress(true);
+  }
+
+  /** @param {SentenceName} name @param {string} value @param {string} label @param {string} placeholder */
+  #sentence(name, value, label, placeholder) {
+    const field = Object.assign(make("textarea"), { value, placeholder, rows: 2, spellcheck: false });
+    field.addEventListener("input", () => {
+      this.scene[name] = field.value;
+      if (name === "text") this.scene.edits = [];
+      this.isNew = name === "text";
+      this.notes = [];
+      this.draw();
+      this.toAddress(false);
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault(); // it has answered already
+      this.toAddress(true);
+    });
+    field.addEventListener("blur", () => this.toAddress(true));
+    const box = make("label", `sentence ${name}`);
+    box.append(make("span", "", label), field);
+    return box;
+  }
+
+  #sizes() {
+    const { scene, offered } = this;
+    const language = languageOf(scene.text);
+    const here = offered.filter((model) => model.language === language);
+    const model = nearestModel(offered, language, scene);
+    const box = make("div", "sizes");
+    this.sized = model?.name ?? "";
+    /** @type {(name: "h" | "d_model" | "architecture", label: string, values: (string | number)[], word: (value: string | number) => string) => HTMLElement} */
+    const choice = (name, label, values, word) => {
+      const select = make("select");
+      for (const value of [...new Set(values)])
+        select.append(new Option(word(value), String(value), false, value === model?.[name]));
+      select.onchange = () => this.change({ [name]: name === "architecture" ? select.value : Number(select.value) });
+      const field = make("label", "size");
+      field.append(make("span", "", label), select);
+      return field;
+    };
+    const same = here.filter(({ architecture }) => architecture === model?.architecture);
+    /** @param {number[]} numbers */
+    const rising = (numbers) => numbers.toSorted((a, b) => a - b);
+    box.append(
+      choice("h", this.t("control.h"), rising(same.map(({ h }) => h)), String),
+      choice("d_model", this.t("control.d_model"), rising(same.map((one) => one.d_model)), String),
+    );
+    const architectures = here.map(({ architecture }) => architecture);
+    if (new Set(architectures).size > 1)
+      box.append(
+        choice("architecture", this.t("control.architecture"), architectures, (name) =>
+          this.t(`option.architecture.${name}`),
+        ),
+      );
+    const examples = make("details", "menu examples");
+    const inside = make("div", "inside");
+    for (const example of this.words.examples[this.shown] ?? []) {
+      if (!nearestModel(offered, languageOf(example.text), scene)) continue;
+      const button = makeButton(example.text, "", () => {
+        examples.open = false;
+        this.change({
+          text: example.text,
+          twin: example.twin ?? "",
+          edits: [],
+          focus: { ...DEFAULTS, token: example.token },
+        });
+      });
+      inside.append(button);
+    }
+    examples.append(make("summary", "", this.t("control.example")), inside);
+    examples.onkeydown = ({ key }) => {
+      if (key === "Escape") examples.open = false;
+    };
+    box.append(examples);
+    return box;
+  }
+
+  // Something else is to be seen: an entry of the browser's history.
+  /** @param {Partial<PageScene>} changes */
+  async change(changes) {
+    this.notes = [];
+    Object.assign(this.scene, changes);
+    if (!("edits" in changes && Object.keys(changes).length === 1)) this.build();
+    await this.draw();
+    this.toAddress(true);
+  }
+
+  // The picture follows what is typed: at once where the model is here, else when it has arrived.
+  draw() {
+    this.turn += 1;
+    const { turn, scene, shown } = this;
+    const language = languageOf(scene.text.trim() ? scene.text : this.example.text);
+    const model = nearestModel(this.offered, language, scene);
+    if (!model) return this.say(this.t(language === "zh" ? "static.no_chinese" : "static.no_english"));
+    const twinLanguage = languageOf(scene.twin);
+    const twin = scene.twin.trim() ? nearestModel(this.offered, twinLanguage, scene) : undefined;
+    const needed = [model, ...(twin ? [twin] : [])];
+    if (needed.every(({ name, language: of }) => this.models.has(name) && this.lexicons.has(of)))
+      return this.show(model.name, twin?.name ?? null);
+    this.root.setAttribute("aria-busy", "true");
+    const arrived = Promise.all(needed.map((one) => this.#fetch(one.name, one.language)));
+    return arrived.then(
+      () => turn === this.turn && shown === this.shown && this.show(model.name, twin?.name ?? null),
+      () => this.say(this.t("static.not_loaded")),
+    );
+  }
+
+  /** @param {string} name @param {string} language */
+  async #fetch(name, language) {
+    const [model, words] = await Promise.all([
+      this.models.get(name) ?? bytesOfPart(name).then((bytes) => new SmallModel(bytes)),
+      this.lexicons.get(language) ?? partAsJson(`words-${language}`).then((packed) => new Lexicon(packed)),
+    ]);
+    this.models.set(name, model);
+    this.lexicons.set(language, words);
+  }
+
+  // A sentence that is drawn already, as the second one while the first is typed, is not computed anew.
+  /** @param {CutByModel} read @param {import("../engine/edits.js").Edit[]} [edits] */
+  #read({ model, lexicon, cut }, edits = []) {
+    const before = this.reads.find((one) => one.model === model && one.cut.text === cut.text && !one.edits.length);
+    return (!edits.length && before) || new ReadSentence(model, lexicon, cut, edits);
+  }
+
+  /** @param {string} modelName @param {string} text */
+  #cut(modelName, text) {
+    const model = /** @type {SmallModel} */ (this.models.get(modelName));
+    const lexicon = /** @type {Lexicon} */ (this.lexicons.get(model.facts.language));
+    return { model, lexicon, cut: lexicon.cut(text) };
+  }
+
+  // A text that cannot be read is named; the picture before it stays.
+  /** @param {string} modelName @param {string | null} twinName */
+  show(modelName, twinName) {
+    this.root.removeAttribute("aria-busy");
+    const { scene } = this;
+    const first = this.#cut(modelName, scene.text);
+    const second = twinName === null ? null : this.#cut(twinName, scene.twin);
+    const { limit } = first.lexicon;
+    if (first.cut.pieces.length < 2) return this.say(this.t("static.empty"));
+    const long = [first, second].find((one) => (one?.cut.pieces.length ?? 0) > limit);
+    if (long) return this.#tooLong(long === first ? "text" : "twin", long.cut, limit);
+    const plain = this.#read(first);
+    const twin = second && !scene.edits.length ? this.#read(second) : null;
+    /** @type {string[]} */
+    const said = this.notes.map(([key, values]) => this.t(key, values));
+    const { facts } = first.model;
+    if (this.sized !== facts.name) {
+      const sizes = this.#sizes();
+      this.sizes.replaceWith(sizes);
+      this.sizes = sizes;
+    }
+    if (facts.h !== scene.h || facts.d_model !== scene.d_model || facts.architecture !== scene.architecture)
+      said.push(this.t("static.nearest", { h: facts.h, d_model: facts.d_model }));
+    this.reads = [plain];
+    if (scene.edits.length) {
+      const changed = this.#read(first, scene.edits);
+      if (changed.edits.length < scene.edits.length || changed.clashes) said.push(this.t("static.edits_not_here"));
+      this.reads.push(changed);
+    } else if (second && twin && twin.words.length > 1) {
+      const same = second.model.facts.h === facts.h && second.model.facts.layers.length === facts.layers.length;
+      if (same) this.reads.push(twin);
+      else said.push(this.t("static.twin_elsewhere"));
+    }
+    this.say(said.join(" "));
+    this.about.textContent = paragraph(
+      [
+        this.t("model.trained", {
+          architecture: this.t(`option.architecture.${facts.architecture}`),
+          h: facts.h,
+          d_model: facts.d_model,
+          steps: facts.steps.toLocaleString("en"),
+        }),
+        this.t("static.computed", { difference: PRECISION }),
+        this.t("static.more"),
+      ],
+      this.texts.view,
+    );
+    this.#draw();
+  }
+
+  /** @param {SentenceName} name @param {import("../engine/lexicon.js").CutText} cut @param {number} limit */
+  #tooLong(name, { text, pieces, spans }, limit) {
+    this.say(this.t("static.too_long", { count: pieces.length - 1, limit: limit - 1 }));
+    const kept = text.slice(0, spans[limit - 1][1]);
+    this.said.append(
+      " ",
+      makeButton(this.t("static.keep", { limit: limit - 1 }), "", () => this.change({ [name]: kept })),
+    );
+  }
+
+  /** @param {string} text */
+  say(text) {
+    this.said.textContent = text;
+  }
+
+  #draw() {
+    const { reads, scene } = this;
+    const [read] = reads;
+    const { facts } = read.model;
+    const panels = reads.map((one) => one.panel);
+    if (scene.edits.length)
+      for (const [nth, key] of ["static.before", "static.after"].entries()) panels[nth].title = this.t(key);
+    // In a new text, and where the text lacks the word: the first thing to look at, and a head with an answer there.
+    const { token: asked, sentence } = scene.focus;
+    const own = reads[Number(sentence) - 1] ?? read;
+    if (asked && (this.isNew || (!/^\d+$/.test(asked) && !own.cut.names.includes(asked)))) {
+      const isFirst = this.isNew || (scene.focus.layer === DEFAULTS.layer && scene.focus.head === DEFAULTS.head);
+      const head = isFirst ? headWithAnswer(read, firstToken(read)) : null;
+      const token = read.cut.names[firstToken(read)];
+      Object.assign(scene.focus, { token, pins: "", sentence: "1", side: "query", number: "" });
+      if (head !== null)
+        Object.assign(scene.focus, { layer: String(facts.layers.length), head: String(head + 1), heads: "" });
+    }
+    const start = { layer: facts.layers.length - 1, head: 0, token: null, layers: facts.layers.length, heads: facts.h };
+    const place = placeOf(scene.focus, /** @type {Header} */ ({ ...start }), panels);
+    const header = this.#header(facts, place);
+    this.isDrawing = true;
+    const view = showView(this.view, header, panels, {
+      open: null,
+      moved: () => {
+        if (this.isDrawing) return;
+        scene.focus = { ...scene.focus, ...linkOf(view.selection, scene.focus) };
+        this.experiment.follow(view.selection);
+        this.toAddress(true);
+      },
+      rewrite: scene.edits.length ? null : (nth, token, word) => this.#rewrite(nth, token, word),
+      page: null,
+      steps: (asked) => stepsToVector(this.reads[asked.panel] ?? read, asked),
+    });
+    view.goTo(place);
+    [this.isDrawing, this.isNew] = [false, false];
+    document.title = `${scene.text.trim()} · Headscope`;
+    this.experiment.show(read, scene.edits, view.selection);
+  }
+
+  /** @param {import("../engine/model.js").ModelFacts} facts @param {import("../scene/focus_link.js").ViewPlace} place @returns {Header} */
+  #header(facts, place) {
+    const { reads, scene, texts } = this;
+    const layers = [...facts.layers.keys()];
+    const edits = reads.map((one) => one.edits.map((edit) => this.experiment.inWords(edit, one)));
+    const source = [facts.source, ...(scene.edits.length ? [scene.edits.map(writeEdit).join("; ")] : [])].join(" · ");
+    return {
+      id: "view",
+      name: "view",
+      layers: layers.length,
+      heads: facts.h,
+      kv: facts.kv_heads,
+      layer: place.layer,
+      head: place.head,
+      token: place.nth === 0 ? (place.tokens.at(-1) ?? null) : firstToken(reads[0]),
+      on: place.on,
+      special: reads.map(({ special }) => [special, special]),
+      groups: null,
+      unknown: reads.map(({ cut }) => [cut.unknown, cut.unknown]),
+      questions: reads.map(({ nothing }) => nothing),
+      edits,
+      matrices: true,
+      random: false,
+      held: "",
+      source,
+      file: ["headscope", ...(scene.text.slice(0, 40).match(/[\p{L}\p{N}_]+/gu) ?? [])].join("-"),
+      texts: texts.view,
+      brief: !scene.edits.length,
+      follows: true,
+      strips: true,
+      answers: reads.map((one) => this.#answers(one)),
+      rewrite: texts.page["heads.rewrite"],
+      without: this.t("heads.without"),
+      block: texts.page["heads.block"],
+      notes: layers.map((layer) =>
+        this.t(`model.layer.${facts.layers[layer]}`, { layer: layer + 1, layers: layers.length }),
+      ),
+      roles: Object.fromEntries(layers.map((layer) => [layer, this.#roles(facts, layer)])),
+    };
+  }
+
+  // The measured role of each head of a layer, alone and with its score; heads of the last layer have their questions.
+  /** @param {import("../engine/model.js").ModelFacts} facts @param {number} layer @returns {[string, string][]} */
+  #roles({ h, layers, roles, scores }, layer) {
+    /** @type {(role: string, score: number | undefined) => string} */
+    const scored = (role, score) =>
+      score === undefined ? role : this.t("roles.label", { role, score: score.toFixed(2) });
+    return Array.from({ length: h }, (_, head) => {
+      if (layer < layers.length - 1) {
+        const [, , role = "", score] = roles.find(([of, at]) => of === layer && at === head) ?? [];
+        const name = role && this.t(`role.${role}`);
+        return [name, role && scored(name, score)];
+      }
+      const asks = this.reads[0].asks[head].map((question) => ({
+        question,
+        name: this.texts.view[`question_${question}`],
+      }));
+      return [
+        asks.map(({ name }) => name).join(" · "),
+        asks.map(({ question, name }) => scored(name, scores[question])).join(" · "),
+      ];
+    });
+  }
+
+  /** @param {ReadSentence} read */
+  #answers(read) {
+    const { page } = this.texts;
+    const known = this.answers.get(read);
+    if (known?.texts === page) return known.said;
+    const said = answersInWords(read, page);
+    this.answers.set(read, { texts: page, said });
+    return said;
+  }
+
+  // Another word in the place of one.
+  /** @param {number} nth @param {number} token @param {string} word */
+  #rewrite(nth, token, word) {
+    const name = nth ? "twin" : "text";
+    const [start, end] = this.reads[nth].cut.spans[token];
+    const text = this.scene[name].slice(0, start) + word + this.scene[name].slice(end);
+    const focus = { ...this.scene.focus, token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) };
+    this.change({ [name]: text, focus });
+  }
+
+  // The scene as the address; where something was chosen, or typing pauses, as an entry of the history.
+  /** @param {boolean} isEntry */
+  toAddress(isEntry) {
+    clearTimeout(this.pause);
+    if (!isEntry) {
+      this.pause = window.setTimeout(() => this.toAddress(true), TYPING_PAUSE);
+      return;
+    }
+    const { scene } = this;
+    const own = sceneQuery(scene, writeEdits(scene.edits), this.words.examples.en[0], this.chosen);
+    const query = `?${queryOf(own, scene.focus, this.edition)}`;
+    if (query === location.search) return;
+    try {
+      history.pushState(null, "", query);
+    } catch {
+      // a frame without an origin has no address of its own
+    }
+  }
+}
+
+/**
+ * The steps to a number of Q, K or V: a row of X times a column of W; null where no single matrix leads there.
+ * @param {ReadSentence} read
+ * @param {import("../view/head_view.js").AskedNumber} asked
+ * @returns {import("../numbers/explanation.js").Step[] | null}
+ */
+function stepsToVector({ model, pass }, { name, layer, head, row, column }) {
+  const { facts, width, dK } = model;
+  if (facts.architecture === "latent" || !"qkv".includes(name)) return null;
+  const shared = name === "q" ? head : Math.floor((head * facts.kv_heads) / facts.h);
+  const at = shared * dK + column;
+  const weights = model.tensor(`layers.${layer}.attention.${name}.weight`).subarray(at * width, (at + 1) * width);
+  const bias = model.tensor(`layers.${layer}.attention.${name}.bias`)[at];
+  const factors = [
+    [...pass.layers[layer].x.subarray(row * width, (row + 1) * width), 1],
+    [...weights, bias],
+  ];
+  const terms = factors[0].map((one, i) => one * factors[1][i]);
+  const labels = [...weights.keys()].map((one) => String(one + 1)).concat("b");
+  return [{ name: "projection", value: terms.reduce((sum, one) => sum + one, 0), labels, factors, terms }];
+}
+
+/** @param {string} code */
+function remember(code) {
+  try {
+    localStorage.setItem(CHOSEN_LANGUAGE, code);
+  } catch {
+    // a frame of another site may keep nothing
+  }
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(CHOSEN_LANGUAGE) ?? "";
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,112 @@
+// The menu that shares the scene of the page: it copies its link, or the code of a frame that shows it in another site. The
+// address has all that the page looks at.
+import { make, makeButton, makeSvg } from "./elements.js";
+
+/** @typedef {{ texts: Record<string, string>, note: string, language: string | null }} SharePage the language if chosen */
+
+const FRAME_HEIGHT = 720; // pixels of a frame: sentences, drawing and the first matrices on a slide
+const SHARE_ICON = "M12 15V3m0 0L8 7m4-4 4 4M5 11v9h14v-9"; // an arrow out of a box
+
+/** @param {HTMLElement} root @param {SharePage} data */
+export function showShareMenu(root, data) {
+  const { texts, note } = data;
+  const now = JSON.stringify(data);
+  if (root.dataset.now === now) return; // it stays open while the page runs
+  root.dataset.now = now;
+  const byHand = make("div", "by-hand");
+  byHand.hidden = true;
+  /** @param {"link" | "frame"} name @param {(language: string | null) => string} written */
+  const item = (name, written) => {
+    const button = makeButton(texts[name], "", async () => {
+      const text = written(data.language);
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = texts[`${name}_copied`];
+      } catch {
+        showByHand(byHand, texts.by_hand, text); // a page that may not write there shows what to copy
+      }
+    });
+    button.dataset.name = name;
+    button.setAttribute("aria-live", "polite");
+    return button;
+  };
+  const inside = make("div", "inside");
+  inside.append(
+    item("link", sharedLink),
+    item("frame", (language) => frameCode(root, language)),
+    make("p", "", texts.frame_help),
+  );
+  if (note) inside.append(make("p", "note", note));
+  inside.append(byHand);
+  root.replaceChildren(shareMenu(texts, inside, byHand));
+}
+
+/** @param {Record<string, string>} texts @param {HTMLElement} inside @param {HTMLElement} byHand */
+function shareMenu(texts, inside, byHand) {
+  const box = make("details");
+  const summary = make("summary");
+  const icon = makeSvg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" });
+  icon.append(makeSvg("path", { d: SHARE_ICON }));
+  summary.append(icon, make("span", "", texts.title));
+  summary.setAttribute("aria-label", texts.title);
+  box.append(summary, inside);
+  box.onkeydown = (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    event.stopPropagation();
+    box.open = false;
+    summary.focus();
+  };
+  /** @param {Event} event */
+  const leave = (event) => {
+    if (!event.composedPath().includes(box)) box.open = false;
+  };
+  box.ontoggle = () => {
+    window[box.open ? "addEventListener" : "removeEventListener"]("pointerdown", leave, true);
+    if (box.open) return;
+    byHand.hidden = true;
+    for (const button of inside.querySelectorAll("button")) button.textContent = texts[button.dataset.name ?? ""];
+  };
+  return box;
+}
+
+// Shows a text that cannot be written to the clipboard, selected, so that the reader can copy it.
+/** @param {HTMLElement} box @param {string} label @param {string} text */
+function showByHand(box, label, text) {
+  const field = Object.assign(make("textarea"), { value: text, readOnly: true, rows: 4 });
+  field.setAttribute("aria-label", label);
+  box.replaceChildren(make("p", "", label), field);
+  box.hidden = false;
+  field.focus();
+  field.select();
+  field.scrollTop = 0;
+}
+
+// The address of this page; in a language that was chosen it says so.
+/** @param {string | null} language */
+function sharedLink(language) {
+  const url = new URL(location.href);
+  if (language && !url.searchParams.has("lang")) url.searchParams.set("lang", language);
+  return url.href;
+}
+
+// The code of a frame with this page, for another site: in the theme of this page, with its ground, since dark letters
+// cannot be read on a dark slide.
+/** @param {Element} root @param {string | null} language */
+function frameCode(root, language) {
+  const url = new URL(sharedLink(language));
+  const scheme = document.documentElement.style.colorScheme === "dark" ? "dark" : "light";
+  url.searchParams.set("embed", "true");
+  url.searchParams.set("embed_options", `${scheme}_theme`);
+  const frame = make("iframe");
+  const attributes = {
+    src: url.href,
+    width: "100%",
+    height: String(FRAME_HEIGHT),
+    title: document.title,
+    allow: "clipboard-write",
+    loading: "lazy",
+    style: `border: 0; background: ${getComputedStyle(root).getPropertyValue("--st-background-color").trim()}`,
+  };
+  for (const [name, value] of Object.entries(attributes)) frame.setAttribute(name, value);
+  return frame.outerHTML;
+}

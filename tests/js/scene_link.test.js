@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { modelNamed, nearestModel, readScene, sceneQuery, twinOf } from "../../assets/components/engine/scene_link.js";
+import { DEFAULTS } from "../../assets/components/scene/schema.js";
+
+const english = { text: "it was too tired.", twin: "it was too wide.", token: "it" };
+const chinese = { text: "它太累了。", twin: "它太宽了。", token: "它" };
+/** @param {string} query */
+const opened = (query, example = english) => readScene(query, { example, english, edition: "7" });
+
+test("a link without a text begins with the example of the page's language", () => {
+  const { scene, notes } = opened("h=8", chinese);
+  assert.deepEqual([scene.text, scene.twin, scene.h, scene.focus.token], [chinese.text, chinese.twin, 8, "它"]);
+  assert.deepEqual(notes, []);
+  assert.equal(opened(`text=${chinese.text}`, chinese).scene.twin, ""); // as the app reads it
+});
+
+test("the second sentence is that of the first visit, also beside hidden words", () => {
+  assert.equal(twinOf("it was [MASK] tired.", english), english.twin);
+  assert.equal(twinOf("it was tired.", english), "");
+});
+
+test("a link that the page wrote opens the same scene", () => {
+  const asked = "text=A+cat.&twin=A+dog.&architecture=latent&h=2&d_model=32&edits=off%2Chead%3D2&lang=zh";
+  const { scene } = opened(asked);
+  assert.equal(sceneQuery(scene, "off,head=2", english, "zh"), asked);
+});
+
+test("layers and heads of other weights are left out, and that is said", () => {
+  const { scene, notes } = opened("text=a&layer=1&head=3&edits=off,head=2;cut,from=1&weights=6");
+  assert.deepEqual([scene.focus.layer, scene.focus.head], [DEFAULTS.layer, DEFAULTS.head]);
+  assert.deepEqual(
+    scene.edits.map(({ kind }) => kind),
+    ["cut"],
+  );
+  assert.deepEqual(notes, [["static.weights", {}]]);
+});
+
+test("what only the app can show is named with the command that opens it", () => {
+  const [[key, values]] = opened("source=model&model=gpt2").notes;
+  assert.deepEqual([key, values.command], ["static.source_model", 'headscope open "source=model&model=gpt2"']);
+});
+
+test("the nearest model has the architecture that is asked for, if one is here", () => {
+  const models = ["glass-box-en-h4-d64", "glass-box-en-h8-d128", "latent-en-h4-d64", "glass-box-zh-h4-d64"].map(
+    modelNamed,
+  );
+  /** @type {(language: string, architecture: string, h: number, width: number) => string | undefined} */
+  const near = (language, architecture, h, width) =>
+    nearestModel(models, language, { architecture, h, d_model: width })?.name;
+  assert.equal(near("en", "glass-box", 16, 256), "glass-box-en-h8-d128");
+  assert.equal(near("en", "latent", 8, 128), "latent-en-h4-d64");
+  assert.equal(near("zh", "latent", 8, 128), "glass-box-zh-h4-d64");
+  assert.equal(near("fr", "latent", 8, 128), undefined);
+});

@@ -1,0 +1,66 @@
+"""Answers in words and the first look of a page that computes, against those of the app."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mha_core import AttentionTrace
+from mha_core.export import head_view
+from mha_core.focus.focus import Focus
+from mha_core.scene.first_look import first_token, focus_on_answer
+from mha_core.sources import mini
+from mha_core.static import parts
+from mha_core.training import checkpoints
+from pages._kit import answers, text
+from tests.static import referee
+
+CODE = """
+const decoded = (name) => JSON.parse(new TextDecoder().decode(file(name)));
+const model = new SmallModel(file("model"));
+const lexicon = new Lexicon(decoded("words"));
+const texts = decoded("said").texts[language].page;
+return decoded("texts").map((text) => {
+  const read = new ReadSentence(model, lexicon, lexicon.cut(text));
+  const first = firstToken(read);
+  return [answersInWords(read, texts), first, headWithAnswer(read, first)];
+});
+"""
+MODULES = ["engine/model.js", "engine/lexicon.js", "engine/sentence.js", "engine/answers.js"]
+PLANS = [plan for plan in parts.PLANS if plan.d_model == 64 and plan.h in (1, 4, 8)]
+
+
+def is_on_edge(trace: AttentionTrace) -> bool:
+    """Whether rounding decides if an answer is sure, if a word is named, or which per cent is written."""
+    every = [at for of_question in (trace.answers, *trace.questions.values()) for at in of_question if at]
+    shares = np.array([share for answer in every for _, share in answer])
+    edges = np.abs(shares[:, None] - [0.01, 0.1, 0.3, 0.9]).min()
+    # Between tenths the order of questions turns, and between halves of a per cent the number.
+    return min(edges, np.abs(200 * shares - np.rint(200 * shares)).min() / 200) < 1e-5
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=checkpoints.name)
+def test_answers_and_the_first_look_are_those_of_the_app(javascript, plan):
+    given = [case.text for case in referee.cases(plan.language, generated=15, by_hand=15, odd=8)]
+    files = {"model": parts.model(plan), "words": parts.words(plan.language), "said": parts.texts()}
+    code = f"const language = {json.dumps(plan.language)};\n{CODE}"
+    found = javascript(MODULES, code, **files, texts=json.dumps(given).encode())
+    text.set_language(plan.language)
+    for typed, (said, first, head) in zip(given, found, strict=True):
+        trace = mini.follow(mini.model(plan), typed)
+        if is_on_edge(trace):
+            continue
+        expected = [[[*answer] for answer in at] for at in answers.in_words(trace)]
+        assert said == json.loads(json.dumps(expected)), typed
+        if mini.language(typed) != plan.language:
+            continue  # the app would ask the other model
+        assert first == first_token(trace.tokens), typed
+        focus = focus_on_answer(Focus(), trace, first)
+        assert (0 if head is None else head) == focus.head - 1, typed
+
+
+def test_the_page_has_every_text_that_its_scripts_name():
+    said = json.loads(parts.texts())["texts"]
+    for language, words in said.items():
+        assert words["view"] == head_view.texts(language)
+        assert words["page"].keys() == said["en"]["page"].keys()

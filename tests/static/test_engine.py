@@ -1,0 +1,64 @@
+"""The small models in the browser's engine, against torch (`tests/static/referee.py` compares everything)."""
+
+import json
+import sys
+import unicodedata
+
+import pytest
+
+from mha_core.static import parts
+from mha_core.training import checkpoints
+from mha_core.training.lexicon import normalized
+from tests.static import referee
+
+WEIGHTS, PROBABILITIES = 1e-5, 1e-4
+# Without √d_k scores are four times as large in both layers: torch itself is 1e-5 off in single precision.
+EDITED = 1.5e-5
+SMALL = [plan for plan in parts.PLANS if plan.d_model <= 64 and plan.h == 4]
+WIDE = [plan for plan in parts.PLANS if plan not in SMALL]
+
+
+@pytest.mark.parametrize("plan", SMALL, ids=checkpoints.name)
+def test_each_architecture_gives_torchs_weights_and_answers(javascript, plan):
+    plain = referee.cases(plan.language, generated=20, by_hand=10, odd=20)
+    for given, limit in ((plain, WEIGHTS), (referee.edited(plan.language, plan, 20), EDITED)):
+        found = referee.compare(javascript, plan, given)
+        assert max(found.weights, found.outputs) <= limit
+        assert found.probabilities <= PROBABILITIES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", WIDE, ids=checkpoints.name)
+def test_each_size_gives_torchs_weights_and_answers(javascript, plan):
+    found = referee.compare(javascript, plan, referee.cases(plan.language, generated=3, by_hand=2, odd=3))
+    assert found.weights <= WEIGHTS
+    assert found.probabilities <= PROBABILITIES
+
+
+def test_every_character_is_compared_as_python_compares_it(javascript):
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+    code = 'return [...JSON.parse(new TextDecoder().decode(file("every")))].map(normalized);'
+    found = javascript(["engine/lexicon.js"], code, every=json.dumps(every).encode())
+    differ = [one for one, folded in zip(every, found, strict=True) if normalized(one) != folded]
+    assert [one for one in differ if unicodedata.category(one) != "Cn"] == []  # which only node's Unicode has
+
+
+@pytest.mark.parametrize(
+    ("link", "refused"),
+    [
+        ("cut,layer=2,from=9,to=3;off,head=1-2", []),
+        ("swap,from=3,to=7;off,head=1", ["swap,from=3,to=7"]),
+        ("position,code=alibi", ["position,code=alibi"]),
+        ("cut", ["cut"]),
+        ("cut,from=0", ["cut,from=0"]),
+        ("off,head=3-1", ["off,head=3-1"]),
+        ("temperature,layer=1", ["temperature,layer=1"]),
+        ("row,from=1,weights=0.9 0.9", ["row,from=1,weights=0.9 0.9"]),
+        ("row,from=1,weights=0.9 x", ["row,from=1,weights=0.9 x"]),
+        ("mask,mask=diagonal", ["mask,mask=diagonal"]),
+        ("off,head=1,head=2;constructor", ["constructor"]),
+    ],
+)
+def test_a_change_that_the_page_cannot_compute_is_named(javascript, link, refused):
+    found = javascript(["engine/edits.js"], f"return readEdits({json.dumps(link)}).refused;")
+    assert found == refused
