@@ -8,8 +8,10 @@ from tests.house.test_texts import ROOT
 OTHERS = {
     "28px",
     "2.4em",
-    "clamp(3.2rem, 11vw, 6.5rem)",
-    "clamp(4.5rem, 10.5vw, 15rem)",
+    "2.6rem",
+    "clamp(1rem, 0.35rem + 1.76vw, 3rem)",
+    "clamp(3.5rem, 10.5vw, 15rem)",
+    "0.5em",
     "var(--small)",
     "inherit",
     "0",

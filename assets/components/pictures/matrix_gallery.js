@@ -356,7 +356,7 @@ export class MatrixGallery {
     button.setAttribute("aria-pressed", String(this.tabled));
     this.table.hidden = !this.tabled;
     this.table.setAttribute("aria-label", `${symbol} ${meaning}`);
-    this.table.replaceChildren(...(this.tabled ? [tableOf(numbers, this.texts.matrices_hidden)] : []));
+    this.table.replaceChildren(...(this.tabled ? [tableOfMatrix(numbers, this.texts.matrices_hidden)] : []));
   }
 
   // The large picture as a file: what of it is in sight, or its numbers as a table.
@@ -392,7 +392,7 @@ export class MatrixGallery {
  * @param {Numbers} numbers
  * @param {string} hidden what stands for no number
  */
-function tableOf(numbers, hidden) {
+function tableOfMatrix(numbers, hidden) {
   const [table, head, body] = [make("table"), make("thead"), make("tbody")];
   linesOfMatrix(numbers).forEach((line, at) => {
     const row = make("tr");
