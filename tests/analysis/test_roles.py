@@ -194,7 +194,7 @@ def test_what_has_no_roles_is_refused_with_what_works(shipped, refused):
     assert said in str(refused(roles, other))
     error = refused(roles, mha.trace("a b", h=2, d_model=8))
     assert "takes a small model" in str(error)
-    assert "'random'" in str(error)
+    assert "'random weights'" in str(error)
     assert error.fixes == ({"source": "mini"},)
     assert "got a int" in str(refused(roles, 3))
     chinese = SmallModel(Shape(), len(lexicon("zh").vocabulary))

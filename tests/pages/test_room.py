@@ -97,7 +97,7 @@ def test_who_joins_is_known_and_comes_back_by_the_token(opened_on, component, ac
 def test_a_name_is_said_as_it_is_in_the_language_of_the_page(component, desk, seated):
     app = seated(HOSTILE, lang="zh")
     assert component(app, "room")["you"] == f"你是 {HOSTILE}"
-    assert component(app, "lesson")["question"]["words"][1] == "动物"
+    assert component(app, "lesson")["question"]["words"][1] == "卡车"
     assert desk.students()[0].name == HOSTILE
 
 
@@ -246,7 +246,7 @@ def test_the_teacher_takes_the_class_to_a_screen_and_lets_it_go(component, act, 
 
 
 def test_a_class_goes_on_to_the_next_lesson_with_its_teacher(rooms, opened_on, component, act):
-    following = shipped()["one-number"]
+    following = shipped()["several-heads"]
     key, first = rooms.open(HEADS, following), len(HEADS.screens)
     desk = rooms.desk(*key)
     app = opened_on(PAGE, room=rooms.invitation(key.code))
@@ -277,7 +277,7 @@ def test_an_answer_keeps_the_language_of_its_lock(opened_on, component, act, des
     assert [(one.answer, one.language) for one in desk.answers()] == [("2", "zh")]
     desk.reveal(1)
     app = act(app, do="look")
-    assert component(app, "lesson")["question"]["words"][1] == "动物"
+    assert component(app, "lesson")["question"]["words"][1] == "卡车"
     assert component(app, "lesson_reveal")["right"]
     desk.vote_again(2)
     app = act(lock(act, app, "2", screen=2, language="zh"), "lesson", do="go", number=2)

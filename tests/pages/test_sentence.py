@@ -95,7 +95,7 @@ def test_any_words_are_read_by_the_trained_model(opened, said, eye, draws, engli
     assert typed_sentences(app)[0] == text
     trace = mha.trace(text, source="mini")
     draws(app, trace)
-    assert eye(app)[0]["source"].startswith("mini")
+    assert eye(app)[0]["source"].startswith("small trained model")
     assert trace.tokens.unknown
     assert english("unknown.line") in page_text(app)
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []

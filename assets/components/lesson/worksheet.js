@@ -40,7 +40,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const ask = formatted("h2", "", screen.ask);
     ask.prepend(`${at + 1}. `);
     one.append(ask);
-    if (screen.question) one.append(...pictureOf(root, screen.question, data));
+    if (screen.question) one.append(...sheetPicture(root, screen.question, data));
     else one.append(make("p", "refusal", screen.refusal ?? ""));
     questions.append(one);
   });
@@ -59,7 +59,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 // The picture of a question as a student fills it in, and the line for an answer.
 /** @param {HTMLElement} root @param {Question} question @param {Sheet} sheet */
-function pictureOf(root, question, { texts, drawn }) {
+function sheetPicture(root, question, { texts, drawn }) {
   const { words, queries, query } = question;
   const titles = { from: drawn.matrix_rows, to: drawn.matrix_columns };
   const blank = () => make("td");

@@ -6,6 +6,7 @@ import { sideOf } from "../lesson/reveal.js";
 import { sceneSentence } from "../lesson/scene_sentence.js";
 import { emphasized, make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";
+import { scrollPage } from "../streamlit/adapter.js";
 import { drawSpread } from "./spread.js";
 
 /**
@@ -51,7 +52,7 @@ function leadOn(event) {
   const { page, act } = projected;
   const number = page.number + (SCREENS[event.key] ?? 0);
   if (event.key in SCROLLS) {
-    document.querySelector('[data-testid="stMain"]')?.scrollBy({ top: SCROLLS[event.key] * innerHeight });
+    scrollPage(SCROLLS[event.key]);
   } else if (number !== page.number) {
     if (number >= 1 && number <= page.count) act({ do: "screen", number });
   } else {

@@ -21,6 +21,12 @@ const MOMENT = 50; // milliseconds
 const CALM = 12; // moments at rest, after which what was asked of the server before has been heard
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
+// Scrolls the page by so many heights of the screen.
+/** @param {number} screens */
+export function scrollPage(screens) {
+  document.querySelector('[data-testid="stMain"]')?.scrollBy({ top: screens * innerHeight });
+}
+
 // In an address these say that the page is embedded, and how.
 /** @param {string} name */
 const isEmbedding = (name) => ["embed", "embed_options"].includes(name.toLowerCase());
