@@ -124,13 +124,13 @@ def test_a_hovered_word_is_highlighted_on_the_map_of_words(visit, app):
         .map((one) => one.textContent)"""
     assert page.evaluate(lit) == []
     page.locator(".chooser .word").nth(ANIMAL).hover()
-    assert page.evaluate(lit) == ["animal"]
+    assert {*page.evaluate(lit)} == {"animal"}  # on every map of this page
     texts = page.locator(".js-plotly-plot .textpoint text")
     written = texts.evaluate_all("all => all.map((one) => one.textContent)")
     words = page.locator(".chooser .word bdi").all_inner_texts()
     other = next(at for at, word in enumerate(words) if at not in (0, ANIMAL) and word.lower() in written)
     page.locator(".chooser .word").nth(other).hover()  # "The" of a sentence is "the" on the map
-    assert page.evaluate(lit) == [words[other].lower()]
+    assert words[other].lower() in page.evaluate(lit)
     page.mouse.move(0, 0)
     assert page.evaluate(lit) == []
     # The word of the sentence whose point has the most room: "animal" and "crow" are three pixels apart.
@@ -153,5 +153,5 @@ def test_a_hovered_word_is_highlighted_on_the_map_of_words(visit, app):
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
     expect(page.locator(".chooser .word.lit bdi")).to_have_text([word])
-    assert page.evaluate(lit) == [word]
+    assert {*page.evaluate(lit)} == {word}
     assert len(sent) == before

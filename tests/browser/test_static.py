@@ -96,7 +96,7 @@ def test_a_file_answers_at_each_key_with_the_network_off(tab, written):
     page.locator(".view .head").first.locator(".token", has_text="boy").click()
     assert "token=boy" in page.url
     page.go_back()
-    page.wait_for_function("!location.search.includes('token=boy')")
+    page.wait_for_url(lambda url: "token=boy" not in url)
     assert field.input_value() == SENTENCE
 
 
@@ -109,9 +109,7 @@ def test_a_folder_works_below_a_path_and_fetches_a_model_when_it_is_chosen(tab, 
     assert [path.split("/")[-1].split(".")[0] for path in models] == ["glass-box-en-h2-d64"]
     page.get_by_label("d_model").select_option("32")
     page.locator(".chip").nth(2).wait_for()
-    page.wait_for_function(
-        "document.querySelector('.view').view.selection.header.source.includes('d_model=32')"
-    )
+    page.wait_for_url("**d_model=32*")
     assert "glass-box-en-h2-d32" in asked[-1]
     page.locator(".text textarea").fill("小猫坐在垫子上。")
     page.locator(".view .token", has_text="垫子").first.wait_for()
