@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from mha_core import LayerTrace
 from mha_core.analysis import derivation
-from pages._kit import components
+from pages._kit import components, state
 from pages._kit.text import t
 
 STEPS = tuple(step.__name__ for step in derivation.STEPS)
-HEIGHT = 36  # pixels until it is drawn
+HEIGHT, ALL, ALL_ON_PHONE = 36, 70, 110  # pixels until it is drawn: of attention alone, and of all formulas
 PART = re.compile(r"([^{}]+)|\{([^@]+)@(\w*)\}")
 SYMBOL = re.compile(r"(?P<base>[^^_]+)(?:\^(?P<up>[^_]+))?(?:_(?P<down>.+))?")
 
@@ -54,7 +54,8 @@ def draw(
     """
     written, shapes = _written(sizes)
     formulas = [_parts(formula, shapes, steps) for formula in written[: 1 if alone else None]]
-    _formulas(key=key, data={"formulas": formulas, "here": here, "lit": list(lit)}, height=HEIGHT)
+    height = HEIGHT if alone else ALL_ON_PHONE if state.on_phone() else ALL
+    _formulas(key=key, data={"formulas": formulas, "here": here, "lit": list(lit)}, height=height)
 
 
 def _written(sizes: FormulaSizes) -> tuple[list[str], dict[str, tuple]]:

@@ -58,8 +58,8 @@ PAGES = (  # whose words come from a link
 )
 SHAPES = "svg|g|defs|text|tspan|title|desc|style|path|line|rect|circle|polygon|image"
 # Elements that only a hostile text can have made.
-MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"], [href^="http://127.0.0.1"]), a[href^="javascript"],
-    iframe,
+MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"]:not([href^="./"], [href^="http://127.0.0.1"]),
+    a[href^="javascript"], iframe,
     link[href*="{EVIL}"], [onerror], [onload], .katex a, .katex:has-text('evil'), [data-testid=stException]"""
 
 

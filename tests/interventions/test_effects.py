@@ -260,7 +260,7 @@ def test_a_trace_without_effects_is_refused_by_name(refused):
         assert "A trace is needed, as mha.trace(text) returns it" in str(refused(mha.effects, wrong))
     weights = mha.from_weights(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert "(weights) runs nothing" in str(refused(mha.effects, weights))
-    assert "(random) answers nothing" in str(refused(mha.effects, mha.trace("a b", h=2, d_model=4)))
+    assert "(random weights) answers nothing" in str(refused(mha.effects, mha.trace("a b", h=2, d_model=4)))
     assert "at is a token at which the model answers: 1, 2" in str(refused(mha.effects, trace, at="[CLS]"))
     for word in ("xyzzy", "dog", lexicon("en").number["dog"]):  # the model answers with words of the text
         error = refused(mha.effects, trace, answer=word)

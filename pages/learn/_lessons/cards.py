@@ -30,7 +30,10 @@ def page() -> None:
     if rooms.offered():
         seat.join_field()
     if rooms.may_open() or not rooms.offered():
-        st.caption(t("lessons.teach") if rooms.offered() else t("lessons.teach_command"))
+        if rooms.offered():
+            st.caption(t("lessons.teach"))
+        else:  # its command in a caption would be too pale
+            st.markdown(t("lessons.teach_command"))
     _cards(
         key=KEY,
         data={

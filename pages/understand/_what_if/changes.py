@@ -70,13 +70,14 @@ def choose(
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
             st.caption(t("what_if.try"), width="content")
             kept = [change for change in chosen if isinstance(change, Swap)]  # the words keep their places
-            for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
+            examples = _examples(layer=layer, head=head, query=query, key=best)
+            # Beside a change fewer are shown: they stay in one line, whatever the width of their letters.
+            for nth, edit in enumerate(examples[:-1] if chosen else examples):
                 if edit in chosen or (edit.of_module and third_party):
                     continue
                 st.button(
-                    describe(edit, trace),
+                    f"▸ {describe(edit, trace)}",  # an icon is as wide as its name until its font has come
                     key=f"try_{nth}",
-                    icon=":material/play_arrow:",
                     type="tertiary",
                     on_click=_set,
                     args=([*kept, edit],),
@@ -90,7 +91,7 @@ def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
     if typed is None or len(words) < 2:
         return
     # The key changes with each swap, because a new popover is closed and does not cover what has changed.
-    popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:", key=f"swap_{len(chosen)}")
+    popover = st.popover(f"⇄ {t('what_if.swap')}", key=f"swap_{len(chosen)}")
     with popover.container(horizontal=True, vertical_alignment="bottom"):
         first, second = (
             st.selectbox(
