@@ -398,16 +398,18 @@ def _check_module(args: argparse.Namespace) -> int:
     timer.daemon = True
     timer.start()
     torch.set_num_threads(1)  # its tensors are small
-    report = check(
-        args.file,
-        name=args.name,
-        h=args.h,
-        d_model=args.d_model,
-        arguments={name: _value(value) for name, value in map(_pair, args.argument)},
-        weights=dict(_pair(word) for word in args.weights.split(",") if word),
-        mask=args.mask,
-    )
-    timer.cancel()
+    try:
+        report = check(
+            args.file,
+            name=args.name,
+            h=args.h,
+            d_model=args.d_model,
+            arguments={name: _value(value) for name, value in map(_pair, args.argument)},
+            weights=dict(_pair(word) for word in args.weights.split(",") if word),
+            mask=args.mask,
+        )
+    finally:
+        timer.cancel()
     print(json.dumps(report.to_json(), ensure_ascii=False, indent=1) if args.json else report)
     return 0 if report.equal else 1
 

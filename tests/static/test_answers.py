@@ -39,6 +39,14 @@ def is_on_edge(trace: AttentionTrace) -> bool:
     return min(edges, np.abs(200 * shares - np.rint(200 * shares)).min() / 200) < 1e-5
 
 
+@pytest.fixture
+def own_language():
+    """The language that a test sets is its own: later tests of this process begin without one."""
+    yield
+    text._run_language.set(None)
+
+
+@pytest.mark.usefixtures("own_language")
 @pytest.mark.parametrize("plan", PLANS, ids=checkpoints.name)
 def test_answers_and_the_first_look_are_those_of_the_app(javascript, plan):
     given = [case.text for case in referee.cases(plan.language, generated=15, by_hand=15, odd=8)]
