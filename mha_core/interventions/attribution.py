@@ -205,8 +205,7 @@ def attribution(
     # The trace sums d_k products in its own precision, and they can be larger than their sum.
     products = abs(one.scale) * np.abs(one.q[head, query] * one.k[one.kv_head(head), key]).sum()
     size = max(np.abs(terms).sum(), products)
-    limit = HALF_TOLERANCE.get(getattr(again.source.origin, "dtype", ""), TOLERANCE) * size
-    if not abs(terms.sum() - value) <= limit:
+    if not abs(terms.sum() - value) <= rounding(again) * size:
         raise MhaError(
             "This score cannot be split by who wrote its query and key: what was written makes "
             "{computed:.7g}, and the trace has {value:.7g}.",
@@ -228,6 +227,11 @@ def attribution(
         None if rule.bias is None else float(_cell(rule.bias, key)),
         rule.mask is None or bool(_cell(rule.mask, key)),
     )
+
+
+def rounding(trace: AttentionTrace) -> float:
+    """How far a sum of parts may be from the model's own number, as a share of their sizes."""
+    return HALF_TOLERANCE.get(getattr(trace.source.origin, "dtype", ""), TOLERANCE)
 
 
 def check_size(layers: Sequence[LayerTrace]) -> None:

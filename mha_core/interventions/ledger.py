@@ -17,14 +17,13 @@ from mha_core import device as devices
 from mha_core.capture.decomposition import NoDecomposition
 from mha_core.errors import MhaError, Phrase, shown
 from mha_core.interventions.attribution import (
-    HALF_TOLERANCE,
     SHOWN,
-    TOLERANCE,
     HeadOutputs,
     Writer,
     by_writer,
     check_size,
     followed_again,
+    rounding,
 )
 from mha_core.interventions.traced_model import check_same, check_trace, transformers_model
 from mha_core.sources.huggingface import forward_pass, switches
@@ -141,8 +140,7 @@ def ledger(
     shares = vectors[:, 0] - (vectors[:, 1] if len(numbers) > 1 else 0.0)
     logit = float(row[number] - (row[numbers[1]] if len(numbers) > 1 else 0.0))
     size = max(np.abs(vectors).sum(0).max(), float(row.abs().max()))
-    limit = HALF_TOLERANCE.get(getattr(again.source.origin, "dtype", ""), TOLERANCE) * size
-    if not abs(shares.sum() - logit) <= limit:
+    if not abs(shares.sum() - logit) <= rounding(again) * size:
         raise MhaError(
             "This logit cannot be split by who wrote it: what was written makes {computed:.7g}, and the "
             "model computed {logit:.7g}.",
