@@ -185,7 +185,13 @@ def replica_without_cookie(address: str, browser: str) -> int:
 
 
 def keeps_a_browser_without_cookies_on_one_replica(address: str) -> None:
-    assert {replica_without_cookie(address, f"browser {number}") for number in range(8)} == {0, 1}
+    """Each browser stays where it is, and both get some: one too busy to answer comes back after 10 s."""
+    found = set()
+    for number in range(1000):
+        found.add(replica_without_cookie(address, f"browser {number}"))
+        if found == {0, 1}:
+            return
+    raise AssertionError(f"a thousand browsers went to {found}")
 
 
 def sends_a_cookie_that_comes_back_where_it_can(address: str) -> None:
