@@ -193,7 +193,7 @@ export class MatrixGallery {
       figure.append(caption, map.canvas);
     } else {
       button.append(map.canvas);
-      figure.append(button, caption);
+      figure.append(caption, button);
     }
     this.#listen(map, () => name);
     return { map, figure, button };

@@ -5,18 +5,20 @@ import { KEY } from "./adapter.js";
 const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
 export const COMPOSING = 229; // the key code during a composition in Safari, which calls the last Enter no part of it
 
-// Enter applies a sentence, and says so beside a text that is not applied yet; Shift+Enter breaks the line. Streamlit applies a field of several lines with Ctrl+Enter
-// alone. Enter that ends a composition, as of Chinese characters, belongs to the composition.
+// Enter applies a sentence, and says so beside a text that is not applied yet; Shift+Enter breaks the line. Streamlit
+// applies a field of several lines with Ctrl+Enter alone. Enter that ends a composition, as of Chinese characters,
+// belongs to the composition.
 export function applyOnEnter() {
   /** @param {KeyboardEvent} event */
   const apply = (event) => {
     const { key, shiftKey, ctrlKey, metaKey, altKey, isComposing, keyCode } = event;
     const target = targetOf(event);
-    if (key !== "Enter" || shiftKey || ctrlKey || metaKey || altKey || !target?.matches(SENTENCES)) return;
+    if (key !== "Enter" || shiftKey || altKey || !target?.matches(SENTENCES)) return;
     if (isComposing || keyCode === COMPOSING) return;
+    tell(event);
+    if (ctrlKey || metaKey) return;
     event.preventDefault();
     event.stopPropagation();
-    tell(event);
     target.dispatchEvent(new KeyboardEvent("keydown", { key, code: "Enter", ctrlKey: true, bubbles: true }));
   };
   /** @param {FocusEvent} event */
