@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,8 @@ from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, copies
-from mha_core.capture.own_code.order import TWO_TEXTS, Outermost, Proof, Seen, order, proof
-from mha_core.capture.own_code.scores import Attempt, FollowedAttention
+from mha_core.capture.own_code.order import Outermost, Proof, Seen, order, proof
+from mha_core.capture.own_code.scores import FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
@@ -53,9 +53,18 @@ from mha_core.capture.token_mixing import BEHIND, BESIDE, MIXES, UNCHECKED, Mixe
 from mha_core.device import memory_errors
 from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
+from mha_core.sources.recorded_layers import (
+    CallSorter,
+    SortedPass,
+    counted,
+    few,
+    kinds_by_sizes,
+    of_modules,
+    placed,
+)
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
-from mha_core.traces.layer import KINDS, LayerTrace, with_texts
+from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
 from mha_core.traces.tensors import compact, contiguous_copy, version
 from mha_core.traces.tokens import Sides, Tokens
@@ -68,34 +77,14 @@ NOTHING = Phrase(
     "modules made by torch.jit cannot be seen. mha.from_tensors(q=, k=, v=, tokens=) takes what such code "
     "computes."
 )
-NO_VALUES = Phrase("no values were multiplied with its weights")
 OUTSIDE = Phrase("it runs outside the model that is recorded.")
-LOOP = Phrase(
-    "it is computed for one item at a time, and it cannot be told for which; record one item at a time."
-)
 SLICES = Phrase(
     "it is one of several calls in a row, which may be a head of every text each, or some heads of one text, "
     "and it cannot be told which; record one item at a time."
 )
-BEHIND_TWO_TEXTS = Phrase(
-    "it runs behind attention between two texts, and it cannot be told which of them it reads; give the "
-    "tokens of the second one as keys=, and kinds= if it is as long as the first."
-)
-AGAIN = Phrase(
-    "its weights are multiplied with further tensors, which is not shown; the outputs of the layer are those "
-    "of its values."
-)
 DROPOUT = Phrase(
     "With dropout the weights and outputs are those before it, and result() is not what the model went on "
     "with."
-)
-GIVE_ONE = Phrase(
-    "Give one token for each position, without those that are written and never read; where queries look at "
-    "another text, give its tokens as keys=."
-)
-STEPS = Phrase(
-    "Weights of one query at a time, as of a recurrent decoder, are one matrix by "
-    "mha.from_weights(torch.cat(steps, dim=-2), tokens=, keys=)."
 )
 MISFITS = ("name", "raise")
 ORDER, MIXING = CHECKS = ("order", "mixing")
@@ -108,7 +97,6 @@ NOT_CHECKED = Phrase(
     'named mixes tokens, was not checked; mha.record(model, tokens=…, check="mixing") does.'
 )
 ALL = "all"  # parts of an item, as one layer
-MAX_LISTED = 4  # modules in a sentence
 
 
 def record(
@@ -301,7 +289,7 @@ class Recorder:
         Raises `MhaError` if nothing that fits the tokens was recorded.
         """
         self._eager_mode.warn()
-        passes = [self._sorted(forward) for forward in self._joined_passes()]
+        passes = [self._sorter.sorted(forward) for forward in self._joined_passes()]
         fitting = [each for each in passes if each.calls]
         elsewhere = [reason for each in passes if not each.calls for reason in each.skipped]
         mixers = self._without_attention({call.name for each in fitting for call in each.calls})
@@ -326,7 +314,7 @@ class Recorder:
 
         The calls are in order; their rows and columns have no names.
         """
-        shown = {call.number for each in self._joined_passes() for call in self._sorted(each).calls}
+        shown = {call.number for each in self._joined_passes() for call in self._sorter.sorted(each).calls}
         calls = [call for each in self._joined_passes() for call in each.calls if call.number not in shown]
         shared = SharedTensors()
         kinds = ["self" if call.sizes[0] == call.sizes[1] else "cross" for call in calls]
@@ -353,20 +341,20 @@ class Recorder:
         for name, reason in found.items():
             if not any(f"{name}.".startswith(f"{layer}.") for layer in layers):
                 by_reason.setdefault(reason, []).append(name)
-        return [*layers.values(), *(_of_modules(names, reason) for reason, names in by_reason.items())]
+        return [*layers.values(), *(of_modules(names, reason) for reason, names in by_reason.items())]
 
-    def _reason_for_no_trace(self, passes: "Sequence[SortedPass]") -> Listed:
+    def _reason_for_no_trace(self, passes: Sequence[SortedPass]) -> Listed:
         """The reason why there is no trace."""
         misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
-        unfollowed = _counted(reason for each in passes for reason in each.unfollowed)
+        unfollowed = counted(reason for each in passes for reason in each.unfollowed)
         hints = dict.fromkeys(hint for each in passes for hint in each.hints)
         found = (*unread[:1], *misfits[:1], *hints) or (NOTHING,)
         return listed((*found, *unfollowed), "space")
 
-    def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
+    def _trace(self, forward: SortedPass, elsewhere: list[str]) -> AttentionTrace:
         shared, calls = SharedTensors(), forward.calls
-        kinds = self._kinds_by_lengths(calls) if self.kinds is None else _kinds_by_caller(calls, self.kinds)
+        kinds = self._sorter.kinds(calls)
         layers: Sequence[LayerTrace] = [
             call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)
         ]
@@ -381,13 +369,17 @@ class Recorder:
                 Phrase(
                     "Whether the rows and columns of {names} are the tokens in their order could not be "
                     "checked.",
-                    names=_few([*dict.fromkeys(call.name or call.place.text for call in unproven)]),
+                    names=few([*dict.fromkeys(call.name or call.place.text for call in unproven)]),
                 )
             )
-        source = replace(self.source, skipped=_counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
+        source = replace(self.source, skipped=counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
         if not self.sides.same:  # the keys are of the encoder's text
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, tuple(layers), source)
+
+    @property
+    def _sorter(self) -> CallSorter:
+        return CallSorter(self.sides, self.kinds, self.part, self._proof.against, self._eager_mode.attempts)
 
     def _joined_passes(self) -> list[ForwardPass]:
         """The passes; those that continue an earlier pass are joined with it."""
@@ -396,81 +388,6 @@ class Recorder:
             whole = passes[-1].continued(later) if later.calls else None
             passes = [*passes, later] if whole is None else [*passes[:-1], whole]
         return passes
-
-    def _sorted(self, forward: ForwardPass) -> "SortedPass":
-        """The calls of a pass that fit the tokens, and sentences about all others."""
-        kinds = self._kinds_by_sizes()
-        calls = [self._without_unused_keys(call, kinds) for call in forward.calls]
-        of_two = [call for call in calls if call.looks_outside and self.sides.same]
-        first = min((call.number for call in of_two if call.sizes in kinds), default=self._count)
-        looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
-        ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
-        against = self._proof.against
-        ambiguous |= {
-            call: against[call.number] for call in calls if call.number in against and call.sizes in kinds
-        }
-        ambiguous |= {
-            call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
-        }
-        ambiguous |= {
-            call: BEHIND_TWO_TEXTS
-            for call in calls
-            if call.number > first and call.sizes in kinds and call not in of_two
-        }
-        fitting = [
-            call for call in calls if call.sizes in kinds and call not in of_two and call not in ambiguous
-        ]
-        of_other_sizes = [call for call in calls if call.sizes not in kinds]
-        misfits = [self._misfit(call) for call in of_other_sizes]
-        hints = [GIVE_ONE] if of_other_sizes else []
-        hints += [STEPS] if any(call.sizes[0] == 1 < call.sizes[1] for call in of_other_sizes) else []
-        misfits += [_at(call.place, TWO_TEXTS) for call in of_two if call.sizes in kinds]
-        misfits += [_at(call.place, reason) for call, reason in ambiguous.items()]
-        misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
-        unfollowed = [
-            reason
-            for attempt in self._eager_mode.attempts
-            if forward.has(attempt.place) and (reason := _unfollowed(attempt, kinds))
-        ]
-        return SortedPass(fitting, misfits, forward.unread, unfollowed, hints)
-
-    def _kinds_by_sizes(self) -> dict[tuple[int, int], str]:
-        """The kind of a call by its numbers of queries and keys."""
-        n_query, n_key = len(self.sides.queries), len(self.sides.keys)
-        if self.sides.same:
-            return {(n_query, n_query): "self"}
-        return {(n_key, n_key): "encoder", (n_query, n_query): "decoder", (n_query, n_key): "cross"}
-
-    def _misfit(self, call: RecordedCall) -> str:
-        """The reason why a call is not a layer."""
-        kinds, (n_query, n_key) = self._kinds_by_sizes(), call.sizes
-        reason: str = Phrase(
-            "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
-            n_query=n_query,
-            n_key=n_key,
-            allowed=listed((listed(sizes, "and") for sizes in kinds), "comma"),
-        )
-        if (call.n_parts * n_query, call.n_parts * n_key) in kinds:
-            hint = Phrase('part="all" shows its {n_parts} parts as one layer.', n_parts=call.n_parts)
-            reason = listed((reason, hint), "space")
-        return _at(call.place, reason)
-
-    def _without_unused_keys(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
-        """A call without the unused keys of a cache behind the text, if it fits then."""
-        if call.sizes in kinds:
-            return call
-        lengths = (n_key for n_query, n_key in kinds if n_query == call.sizes[0])
-        return next(filter(None, map(call.cropped, lengths)), call)
-
-    def _other_parts(self, call: RecordedCall) -> str:
-        """The sentence about a layer that shows one part of an item."""
-        reason = Phrase(
-            "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another, and "
-            'part="all" with the tokens of all parts shows one layer.',
-            n_parts=call.n_parts,
-            part=self.part,
-        )
-        return _at(call.place, reason)
 
     def _whole_note(self, place: Place, tiled: Tiling) -> Phrase:
         """The sentence about a layer that shows all parts of an item."""
@@ -483,19 +400,7 @@ class Recorder:
             module=module,
             order=by_part if tiled.is_part_by_part else " × ".join(map(str, tiled.sizes)),
         )
-        return _at(place, reason)
-
-    def _kinds_by_lengths(self, calls: Sequence[RecordedCall]) -> list[str]:
-        """The kind of each call, by its numbers of queries and keys."""
-        kinds, length = self._kinds_by_sizes(), len(self.sides.queries)
-        if not self.sides.same and len(kinds) < 3:
-            raise MhaError(
-                "tokens and keys are {length} each, so lengths do not tell whose call is whose; say it with "
-                "kinds=: encoder, decoder or cross for each of the {n_calls} calls.",
-                length=length,
-                n_calls=len(calls),
-            )
-        return [kinds[call.sizes] for call in calls]
+        return placed(place, reason)
 
     # While the block runs
 
@@ -584,7 +489,7 @@ class Recorder:
     def _check_sizes(self, n_parts: int, n_query: int, n_key: int) -> None:
         """Raises `MhaError` where the parts of an item have not the tokens together."""
         n_tokens = n_parts * n_query
-        if n_query == n_key and (n_tokens, n_tokens) in self._kinds_by_sizes():
+        if n_query == n_key and (n_tokens, n_tokens) in kinds_by_sizes(self.sides):
             return
         raise MhaError(
             "its {n_parts} parts of {n_query} queries and {n_key} keys do not make up {n_tokens} tokens.",
@@ -681,7 +586,7 @@ class Recorder:
                 self._skip(place, reason)
 
     def _skip(self, place: Place, reason: str) -> None:
-        place.forward_pass.unread.append(_at(place, reason))
+        place.forward_pass.unread.append(placed(place, reason))
         self._unread.add(place.module)
 
     @memory_errors(Phrase("Its recording"))
@@ -951,17 +856,6 @@ def _unfolded(part: Tensor, lead: tuple[int, int], axis: int) -> Tensor:
     return part.unflatten(0, lead).transpose(0, axis)
 
 
-def _kinds_by_caller(calls: Sequence[RecordedCall], kinds: Sequence[str]) -> list[str]:
-    """The kind of each call, as the caller names them."""
-    if len(kinds) != len(calls):
-        raise MhaError(
-            "kinds names {n_kinds} calls, and {n_calls} were recorded.",
-            n_kinds=len(kinds),
-            n_calls=len(calls),
-        )
-    return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in kinds]
-
-
 def by_part(tensor: Tensor, lead: Sequence[int], axis: int | None) -> Tensor:
     """A tensor (…, row, width) as (part, head, row, width); `axis` of `lead` counts the parts, or texts."""
     if axis is None:
@@ -976,76 +870,3 @@ def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:
     """The output (head, query, d_v) of one text; `axis` counts the texts."""
     one = output if axis is None else output.select(axis, item_index(item, output.shape[axis]))
     return one.reshape(-1, *one.shape[-2:])
-
-
-class SortedPass(NamedTuple):
-    """A forward pass: the calls that fit the tokens, and sentences about all others.
-
-    `hints` say how calls of other sizes can be shown.
-    """
-
-    calls: list[RecordedCall]
-    misfits: list[str]
-    unread: list[str]
-    unfollowed: list[str]
-    hints: Sequence[str]
-
-    @property
-    def skipped(self) -> list[str]:
-        """The sentences about everything that is left out."""
-        return [*self.unread, *self.misfits, *self.unfollowed]
-
-
-def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
-    """The reason why an attention over these tokens, or in another layout, is not all in a layer; else ""."""
-    if attempt.followed:
-        return _at(attempt.place, AGAIN) if attempt.uses > 1 and attempt.sizes in kinds else ""
-    reason = attempt.lost or NO_VALUES
-    for n_query, n_key in (attempt.sizes, *attempt.factors):
-        if (n_query, n_key) in kinds:
-            sentence = Phrase(
-                "attention over {n_query} × {n_key} tokens was not followed: {reason}.",
-                n_query=n_query,
-                n_key=n_key,
-                reason=reason,
-            )
-            return _at(attempt.place, sentence)
-    if attempt.is_attention and attempt.lost and not attempt.rearranged:
-        n_query, n_key = attempt.sizes
-        sentence = Phrase(
-            "attention over {n_query} × {n_key} was not followed: {reason}.",
-            n_query=n_query,
-            n_key=n_key,
-            reason=reason,
-        )
-        return _at(attempt.place, sentence)
-    if not attempt.rearranged:
-        return ""
-    return _at(attempt.place, Phrase("attention was not followed: {reason}.", reason=reason))
-
-
-def _at(place: Place, reason: str) -> Phrase:
-    """The sentence about a call at a place in the code."""
-    return Phrase("{place}: {reason}", place=place.text, reason=reason)
-
-
-def _of_modules(names: Sequence[str], reason: str) -> str:
-    """A sentence about modules."""
-    return Phrase(
-        "{names}: each {reason}." if names[1:] else "{names}: it {reason}.", names=_few(names), reason=reason
-    )
-
-
-def _few(names: Sequence[str]) -> Listed:
-    """The names of modules; it has the first ones."""
-    n_more = len(names) - MAX_LISTED
-    more = [Phrase("{count} more", count=n_more)] if n_more > 0 else []
-    return listed([*names[:MAX_LISTED], *more], "and")
-
-
-def _counted(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Each sentence once, with its count."""
-    return tuple(
-        reason if count == 1 else Phrase("{reason} ({count} times)", reason=reason, count=count)
-        for reason, count in Counter(reasons).items()
-    )
