@@ -32,6 +32,11 @@ class Factor:
         """Does each row sum to 1, as those of a softmax do? Then they are weights for certain."""
         return bool(((self.rows.sum(-1) - 1).abs() < CLOSE).all())
 
+    def are_inside(self, n_tokens: int) -> bool:
+        """Is there a matrix for each token, of a size that no parts of the text have? It mixes streams."""
+        size = self.rows.shape[-1]
+        return self.rows.shape == (n_tokens, size, size) and n_tokens % size != 0
+
     def heads(self, n_query: int, n_key: int) -> Iterator[Tensor]:
         """The factor as (head, query, key) in each way in which a product may lay heads and queries."""
         if self.rows.shape[-1] == n_key and self.rows.numel() % (n_query * n_key) == 0:
