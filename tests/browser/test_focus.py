@@ -52,6 +52,23 @@ def test_a_choice_is_in_the_link_the_history_and_other_pages(visit, app, settled
     assert link_of(page)["token"] == "street"
 
 
+def test_a_page_that_returns_after_many_choices_is_not_sent_again(visit, app, settled):
+    page = visit(app, heard=(heard := []))
+    whole = sum(map(len, heard))
+    page.get_by_role("link", name="Token", exact=True).first.click()
+    words, chosen = words_and_chosen(page)
+    for word in ("animal", "street", "it"):
+        words.filter(has_text=word).click()
+        expect(chosen).to_have_text(word)
+        settled(page)
+    page.get_by_role("link", name="Cost", exact=True).first.click()
+    settled(page)
+    before = len(heard)
+    page.get_by_role("link", name="Heads", exact=True).first.click()
+    settled(page)
+    assert sum(map(len, heard[before:])) < whole / 2
+
+
 def test_a_choice_is_an_entry_of_the_history_however_late_the_server_answers(visit, app):
     page = visit(f"{app}/token")
     chosen = page.locator(".chooser [data-field=token] [aria-checked=true] bdi")
