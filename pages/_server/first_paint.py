@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mha_core.export import scripts
 from pages._server import streamlit_parts
 
-EARLY = ("streamlit/address.js", "pictures/charts.js", "streamlit/head_view.js")  # on nearly all pages
+FIRST = "streamlit/address.js"  # runs as soon as it is there: Back is heard before Streamlit hears of it
+EARLY = (FIRST, "pictures/charts.js", "streamlit/head_view.js")  # on nearly all pages
 
 
 class FirstPaint:
@@ -88,7 +89,8 @@ def _ground() -> str:
 
 
 def _early_scripts() -> str:
-    """Links that preload our scripts while Streamlit starts, with a lower priority than its own files."""
+    """Our scripts, loaded with a lower priority than Streamlit's own files while that starts."""
     files = dict.fromkeys(file for module in EARLY for file in scripts.order(module))
     address = f"./headscope/{scripts.digest()}/"
-    return "".join(f'<link rel="modulepreload" fetchpriority="low" href="{address}{file}">' for file in files)
+    links = [f'<link rel="modulepreload" fetchpriority="low" href="{address}{file}">' for file in files]
+    return "".join([*links, f'<script type="module" async fetchpriority="low" src="{address}{FIRST}"></script>'])

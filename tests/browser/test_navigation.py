@@ -98,6 +98,14 @@ def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, a
         settled(page)
     assert page.url == left
     expect(text).to_have_value(sentence)
+    page.go_forward()
+    settled(page)
+    page.reload(wait_until="commit")
+    page.locator("[data-testid=stApp][data-test-script-state=running]").wait_for()
+    page.evaluate("history.back()")  # before the server has answered
+    expect(page.locator(".view .strip .token[aria-selected=true] bdi").first).to_have_text("dog")
+    settled(page)
+    assert page.url == left
 
 
 def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled):

@@ -6,7 +6,10 @@ test("an address to which Back returns is not overwritten until its page is ther
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const window = new EventTarget();
   let isAtRest = false;
-  Object.assign(globalThis, { window, document: { querySelector: () => isAtRest || null } });
+  let heard = 0;
+  window.addEventListener("popstate", () => heard++);
+  const PopStateEvent = Event;
+  Object.assign(globalThis, { window, PopStateEvent, document: { querySelector: () => isAtRest || null } });
   const location = new URL("http://a.b/?text=c");
   const write = (_state, _title, url) => Object.assign(location, { href: new URL(url, location).href });
   const history = /** @type {any} */ ({ pushState: write, replaceState: write });
@@ -20,6 +23,10 @@ test("an address to which Back returns is not overwritten until its page is ther
     location.href = "http://a.b/?text=c"; // Back
     window.dispatchEvent(new Event("popstate"));
     assert.equal(search("?lesson=make&file=d"), "?text=c");
+    history.replaceState({}, "", "?lesson=make");
+    assert.equal(location.search, "?text=c");
+    history.pushState({}, "", "/lessons?lesson=make"); // opened anew, before Back could be heard
+    assert.deepEqual([location.href, heard], ["http://a.b/?text=c", 2]);
     history.replaceState({}, "", "?lesson=make");
     assert.equal(location.search, "?text=c");
     isAtRest = true;

@@ -8,7 +8,7 @@
 // `unreported` into the message.
 
 import { targetOf } from "../page/elements.js";
-import { reduceMotion, undoByBack } from "../streamlit/adapter.js";
+import { reduceMotion } from "../streamlit/adapter.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
@@ -77,7 +77,6 @@ export function connect(server, setState) {
   if (first) {
     held = inOrder(server.focus); // which has read the link
     taken = JSON.stringify(held);
-    undoByBack(addressOf);
     reduceMotion();
     applyOnEnter();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
@@ -137,11 +136,11 @@ function focusOf(search) {
   return focusFrom((field) => link.get(field) ?? DEFAULTS[field]);
 }
 
-// An address with the focus in it, whoever writes it.
+// An address with the focus in it, whoever writes it; as it is while no focus is held.
 /** @param {string | URL | null} [address] */
-function addressOf(address) {
+export function addressOf(address) {
   const url = new URL(address ?? location.href, document.baseURI);
-  url.search = queryOf(url.search.slice(1), held, weights);
+  if (send) url.search = queryOf(url.search.slice(1), held, weights);
   return url.href;
 }
 

@@ -166,31 +166,39 @@ export function reduceMotion(prototype = Element.prototype) {
 // page does not have before that page is there, and Back would find it without them. An address to which Back returns
 // from another page stays as it is until its page is there or the user acts: what the server still says about the page
 // that was left would be written into it.
+// Back that comes while a page is opened anew, before Streamlit can hear of it, is told to it once more: it would open
+// the page that was left.
 /** @param {(address?: string | URL | null) => string} complete @param {History} history @param {Location} location */
 export function undoByBack(complete, history = window.history, location = window.location) {
   const push = history.pushState.bind(history);
   const replace = history.replaceState.bind(history);
-  let [acted, leaving, returning] = [false, false, false];
+  let [acted, leaving] = [false, false];
+  let returning = 0; // moments at rest until the page to which Back returns is there; 0 where it is
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
   let { pathname } = location;
   const note = () => {
-    [acted, leaving, returning] = [true, false, false];
+    [acted, leaving, returning] = [true, false, 0];
   };
   for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note, true);
   const goBack = () => {
-    [acted, leaving, returning] = [false, false, location.pathname !== pathname];
+    [acted, leaving] = [false, false];
+    if (returning || location.pathname !== pathname) returning = CALM;
     pathname = location.pathname;
-    waitForPage(CALM);
+    clearTimeout(timer);
+    timer = setTimeout(waitForPage, MOMENT);
   };
-  /** @param {number} moments */
-  const waitForPage = (moments) => {
-    returning &&= moments > 0;
-    if (returning) setTimeout(() => waitForPage(document.querySelector(AT_REST) ? moments - 1 : CALM), MOMENT);
+  const waitForPage = () => {
+    if (!returning) return;
+    returning = document.querySelector(AT_REST) ? returning - 1 : CALM;
+    timer = setTimeout(waitForPage, MOMENT);
   };
   window.addEventListener("popstate", goBack, true);
   /** @param {Event} event */
   const leave = (event) => {
     const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
     leaving = link !== undefined && link.origin === location.origin && link.pathname !== location.pathname;
+    if (leaving) returning = 0;
   };
   window.addEventListener("click", leave, true);
   /** @param {URL} url */
@@ -203,6 +211,10 @@ export function undoByBack(complete, history = window.history, location = window
   };
   history.pushState = (state, title, url) => {
     const whole = new URL(complete(url));
+    if (returning && !samePage(whole)) {
+      window.dispatchEvent(new PopStateEvent("popstate", { state: history.state }));
+      return;
+    }
     if (whole.href === location.href || ((leaving || returning) && samePage(whole))) return;
     const follows = !acted && samePage(whole);
     [acted, leaving] = [false, false];

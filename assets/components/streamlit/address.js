@@ -1,7 +1,8 @@
 // Mounted once for all pages, without anything to see: writes the focus of the page into its address (scene/address.js).
 // A button can open another page: it names the container of a link as `follow`, and this script clicks the link.
-import { connect } from "../scene/address.js";
-import { atRest, followLink, openHere } from "./adapter.js";
+// The page loads it before Streamlit (pages/_server/first_paint.py), so that Back is heard from the start.
+import { addressOf, connect } from "../scene/address.js";
+import { atRest, followLink, openHere, undoByBack } from "./adapter.js";
 import { replaceOwnWords } from "./own_words.js";
 
 /**
@@ -14,6 +15,7 @@ import { replaceOwnWords } from "./own_words.js";
  */
 
 let listens = false;
+undoByBack(addressOf);
 
 /** @param {import("./adapter.js").Mounted<AddressPage & import("../scene/address.js").ServerFocus>} mounted */
 export default function ({ data, setStateValue }) {
