@@ -79,7 +79,7 @@ def _answers_at(trace: AttentionTrace, query: int, written: Callable[[str], str]
     name = written(trace.answered.labels[query])
     origin = trace.source.origin
     if isinstance(origin, TrainedSource) and origin.is_decoder:
-        shares, known = _shares(answer[:MAX_GUESSES], written), is_known(answer)
+        shares, known = with_shares(answer[:MAX_GUESSES], written), is_known(answer)
         words = shares if known else t("answer.perhaps", words=shares)
         return [AnswerText(t("answer.next", query=name), words, sure=known)]
     if _language(trace) not in LANGUAGES:
@@ -208,12 +208,12 @@ def _said(
 ) -> AnswerText:
     if not is_known(answer):
         return _unsure(asked, answer, written)
-    words = _shares(answer, written, least)
+    words = with_shares(answer, written, least)
     return AnswerText(asked, words if sure else t("answer.perhaps", words=words), sure=sure)
 
 
 def _unsure(asked: str, answer: Answer, written: Callable[[str], str]) -> AnswerText:
-    return AnswerText(asked, t("answer.unsure"), _shares(answer[:MAX_GUESSES], written), sure=False)
+    return AnswerText(asked, t("answer.unsure"), with_shares(answer[:MAX_GUESSES], written), sure=False)
 
 
 def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
@@ -256,8 +256,8 @@ def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) 
     )
 
 
-def _shares(
-    answer: Sequence[tuple[str, float]], written: Callable[[str], str], least: float = MIN_SHARE
+def with_shares(
+    answer: Sequence[tuple[str, float]], written: Callable[[str], str] = _bold, least: float = MIN_SHARE
 ) -> str:
     """The words of an answer with the model's probabilities in per cent.
 

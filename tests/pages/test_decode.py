@@ -93,7 +93,9 @@ def test_changes_of_the_cache_act_from_the_link_and_are_lifted(open_decode, engl
     assert kinds == ["gone"] * 9 + ["kept"] * (len(kinds) - 10) + ["new"]
     [said] = [one.value for one in app.markdown if "Without your changes" in one.value]
     for trace in (before, after):
-        assert f"**{literal(trace.answers[-1][0][0])}** {trace.answers[-1][0][1]:.0%}" in said
+        assert (
+            f"“**{literal(trace.answers[-1][0][0])}**” {trace.answers[-1][0][1]:.0%}" in said
+        )  # a full stop
     [lifted] = [
         one for one in app.button if one.label == english("decode.drop_says", words="\\[CLS\\]", since=10)
     ]

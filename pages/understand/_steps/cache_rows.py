@@ -19,9 +19,10 @@ STYLE = """
 .cache-rows table { border-collapse: separate; border-spacing: 0 3px; width: 100%; font-size: .875rem; }
 .cache-rows th { font-weight: 400; text-align: start; padding: 0 .5rem; max-width: 9rem; overflow: hidden;
   text-overflow: ellipsis; white-space: nowrap; }
-.cache-rows thead th { font-size: .8rem; vertical-align: bottom; white-space: normal; }
+.cache-rows thead th { font-size: .8rem; }
+.cache-rows .unknown { text-decoration: underline dotted; text-underline-offset: .2em; }
 .cache-rows b { font-weight: 600; }
-.cache-rows thead span { opacity: .75; }
+.cache-rows thead b + span { opacity: .75; }
 .cache-rows td { padding: 0 .4rem; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .cache-rows .vector { width: 30%; min-width: 96px; }
 .cache-rows .number { text-align: end; width: 3.5rem; }
@@ -51,7 +52,13 @@ STYLE = """
 
 def draw(layer: LayerTrace, *, head: int, at: int, edits: Sequence[Edit]) -> None:
     """The step of the token `at`: its query, each cached key with its score, its weight and its value."""
-    shared, labels = layer.kv_head(head), layer.sides.keys.labels
+    shared, tokens = layer.kv_head(head), layer.sides.keys
+    words = [
+        f'<span class="unknown">{html.escape(isolated(label))}</span>'
+        if row in tokens.unknown
+        else html.escape(isolated(label))
+        for row, label in enumerate(tokens.labels)
+    ]
     scores, weights = (matrix(head, rows=[at])[0] for matrix in (layer.masked, layer.weights))
     seen, k, v = layer.allowed(head, rows=[at])[0], layer.k[shared], layer.v[shared]
     order = _order(edits, at)
@@ -69,7 +76,7 @@ def draw(layer: LayerTrace, *, head: int, at: int, edits: Sequence[Edit]) -> Non
             span = len(drawn) - 1 + (len(drawn) < len(order))
             bracket = f'<td class="bracket" rowspan="{span}"></td>'
         lines.append(
-            f'<tr class="{kind}">{bracket}<th scope="row">{html.escape(isolated(labels[row]))}{mark}</th>'
+            f'<tr class="{kind}">{bracket}<th scope="row">{words[row]}{mark}</th>'
             f"{_vector(k[row], largest['k'], hidden=kind == 'gone')}"
             f'<td class="number score">{number(float(scores[row])) if seen[row] else "−∞"}</td>'
             f"{_share(float(weights[row]))}{_vector(v[row], largest['v'], hidden=kind == 'gone')}</tr>"
@@ -82,13 +89,12 @@ def draw(layer: LayerTrace, *, head: int, at: int, edits: Sequence[Edit]) -> Non
         f'<th class="number score">{t("decode.score")}</th><th>{t("decode.weight")}</th>'
         f"<th><b>V{two}</b> <span>{t('decode.values')}</span></th>"
     )
-    name = html.escape(isolated(labels[at]))
     first = (
-        f'<tr class="end"><td></td><th scope="row"><b>q{one}</b> {name}</th>'
+        f'<tr class="end"><td></td><th scope="row"><b>q{one}</b> {words[at]}</th>'
         f"{_vector(query, float(np.abs(query).max()))}<td colspan='3'></td></tr>"
     )
     last = (
-        f'<tr class="end"><td></td><th scope="row"><b>head{one}</b> {name}</th><td></td>'
+        f'<tr class="end"><td></td><th scope="row"><b>head{one}</b> {words[at]}</th><td></td>'
         f'<td class="score"></td><td>{t("decode.sum")}</td>{_vector(output, largest["v"])}</tr>'
     )
     table = f"<table><thead>{first}<tr>{heads}</tr></thead><tbody>{''.join(lines)}{last}</tbody></table>"

@@ -15,11 +15,12 @@ from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.sources import decoding, mini
 from mha_core.sources.decoding import CacheCheck, NextWord
-from mha_core.traces.answers import LEAST_GUESS
+from mha_core.traces.answers import is_known
 from mha_core.traces.source import DECODER, ModelSource, TrainedSource
 from mha_core.training.lexicon import HAN
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import (
+    answers,
     chooser,
     components,
     compute,
@@ -31,7 +32,7 @@ from pages._kit import (
     state,
 )
 from pages._kit.scene import scene_and_trace
-from pages._kit.text import counted, in_bytes, isolated, joined, literal, said, short, t
+from pages._kit.text import counted, in_bytes, isolated, literal, said, t
 from pages._server.turns import in_turn
 from pages.understand._steps import cache_changes, cache_rows
 
@@ -239,17 +240,17 @@ def _says(trace: AttentionTrace, found: _Found, changed: _Found, *, is_changed: 
         return
     told = _expected(found.words)
     if is_changed:
-        first, after = found.words[0], {one.word: short(one.share) for one in changed.words}
-        shares = {"share": short(first.share), "now": after.get(first.word, t("decode.less"))}
+        first, after = found.words[0], {one.word: f"{one.share:.0%}" for one in changed.words}
+        shares = {"share": f"{first.share:.0%}", "now": after.get(first.word, t("decode.less"))}
         expected, word = _expected(changed.words), literal(isolated(first.word))
         told = t("decode.before_after", before=told, after=expected, word=word, **shares)
     st.markdown(told)
 
 
 def _expected(words: Sequence[NextWord]) -> str:
-    listed = joined(f"**{literal(isolated(one.word))}** {one.share:.0%}" for one in words[:3])
-    is_sure = words[0].share >= LEAST_GUESS
-    return t("decode.expects", words=listed) if is_sure else t("decode.unsure", words=listed)
+    answer = tuple((one.word, one.share) for one in words[:3])
+    listed = answers.with_shares(answer)
+    return t("decode.expects", words=listed) if is_known(answer) else t("decode.unsure", words=listed)
 
 
 def _notes(layer: LayerTrace, head: int) -> None:
