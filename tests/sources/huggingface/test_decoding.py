@@ -100,6 +100,28 @@ def test_rows_dropped_from_the_model_s_own_cache_are_the_edited_run(family):
     assert tiny.WORDS.index(decoded.trace.tokens.pieces[-1]) == int(result.logits[0, -1].argmax())
 
 
+# Which keys a query may see of those before it: an edit, as one would write it into a mask.
+TOUCHED = {
+    "a row dropped": (edits.Evict(keys=[2, 4], since=6), lambda query, key: query < 6 or key not in (2, 4)),
+    "a window": (edits.Mask(mask="window:3"), lambda query, key: query - key <= 3),
+    "sinks and a window": (edits.Mask(mask="streaming:2"), lambda query, key: key == 0 or query - key <= 2),
+}
+
+
+@pytest.mark.parametrize("touched", TOUCHED)
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
+def test_an_edited_run_is_the_model_s_own_under_the_same_mask(family, touched):
+    built, ids = tiny.model(family), list(range(5, 16))
+    edit, sees = TOUCHED[touched]
+    seen = [[key <= query and sees(query, key) for key in range(11)] for query in range(11)]
+    mask = torch.zeros(1, 1, 11, 11).masked_fill(~torch.tensor(seen), -torch.inf)
+    with torch.no_grad():
+        logits = built(torch.tensor([ids]), attention_mask=mask, use_cache=False).logits[0, -1]
+    loaded = huggingface.adopt(built, tiny.tokenizer(built))
+    assert gap(logits, decoding.full_scores(loaded, ids, [edit])) <= 1e-5
+    assert gap(logits, decoding.full_scores(loaded, ids)) > 1e-3
+
+
 def test_a_next_word_has_the_text_that_is_read_as_it():
     built = tiny.model("llama")
     loaded = huggingface.adopt(built, tiny.tokenizer(built))
