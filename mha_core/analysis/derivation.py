@@ -30,6 +30,12 @@ FORMULAS = {
         X[M, d_y] \;\; W^K[d_y, n_kv·d_k] = K[M, n_kv·d_k] \\
         X[M, d_y] \;\; W^V[d_y, n_kv·d_v] = V[M, n_kv·d_v]
         \end{gathered}""",
+    "latent": r"""\begin{gathered}
+        \rule{0pt}{1.2em} \text{RMSNorm}(X[L, d_model] \;\; W^{DKV}[d_model, rank]) = c^{KV}[L, rank] \\
+        c^{KV} \;\; W^{UK}[rank, h·d_k] = K[L, h·d_k] \\
+        c^{KV} \;\; W^{UV}[rank, h·d_v] = V[L, h·d_v] \\
+        X \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k]
+        \end{gathered}""",
     "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
     "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, M] = S_i[L, M]",
     "scale": r"S_i[L, M] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
@@ -226,6 +232,8 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Crop = WHOLE) -
 
 
 def project(view: HeadContext) -> Step:
+    if view.layer_trace.knows("w_uk"):
+        return _latent(view)
     one_text = view.layer_trace.sides.same
     own_values = view.layer_trace.knows("x_v") and one_text
     changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
@@ -241,6 +249,21 @@ def project(view: HeadContext) -> Step:
     step = view.step("project", before, *after, notes=notes, difference=difference, **stacking)
     of_x = 1 if not one_text else 2 if own_values else 3  # of the projections Q, K and V, in this order
     return replace(step, formula=from_other(primed(step.formula, changed), of_x))
+
+
+def _latent(view: HeadContext) -> Step:
+    """The projections of latent attention: K and V come from one vector per token.
+
+    ``c^KV = RMSNorm(X W^DKV)``, ``K = c^KV W^UK``, ``V = c^KV W^UV``, for a layer whose queries have no
+    latent vector and whose keys no position. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
+    """
+    layer, drawn = view.layer_trace, view.picture("x")
+    values = layer.tensor("kv_short")[view.rows("k")]
+    columns = pd.RangeIndex(1, values.shape[1] + 1, name=drawn.frame.columns.name)
+    short = pd.DataFrame(values, drawn.frame.index, columns)
+    facts = view.sizes | {"rank": values.shape[1], "uncompressed": layer.n_heads * (layer.d_k + layer.d_v)}
+    pictures = replace(drawn, name="latent", symbol="cᴷⱽ", frame=short), *map(view.packed, "qkv")
+    return Step("project", formula(FORMULAS["latent"], facts), (drawn,), pictures, ("latent",), facts)
 
 
 def _gap_to_output_before(view: HeadContext) -> float | None:
@@ -262,7 +285,7 @@ def split(view: HeadContext) -> Step:
     difference = split_difference(view.layer_trace)
     notes = {
         "why": True,
-        "same": difference is not None,
+        "same": difference is not None and view.layer_trace.about.latent is None,
         "shared": view.layer_trace.n_kv_heads < view.layer_trace.n_heads,
         "rotary": _position(view) == "rotary",
     }

@@ -42,8 +42,9 @@ ESCAPED = str.maketrans(
 class Equation:
     """One step towards a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
 
-    `name` is the operation. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "mixture" (of
-    values), "columns" (a head's output times a column of W^O), "heads" (what each adds) and "rotary".
+    `name` is the operation. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "latent" (a latent
+    vector · W^UK or W^UV), "mixture" (of values), "columns" (a head's output times a column of W^O), "heads"
+    (what each adds) and "rotary".
     "softmax" divides the exponential of one score by the sum of all; its terms are these shares. Others
     change one number: scale, cap, bias, mask, temperature, norm, clip, gate, patch (an edit) and rounding (to
     half precision). `labels` name the terms: tokens, heads, dimensions from 1. `factors` are the numbers
@@ -527,11 +528,15 @@ def _of_projection(cell: Cell) -> list[Equation]:
     column = head * len(stages[0]) + cell.dimension
     shift = None if bias is None else float(bias[column])
     numbers, weights = array(x[0, token]), array(matrix[:, column])
-    w = weights, f"column {column + 1} of W^{name.upper()}"
-    code = pytorch.products("value = x @ w", shift, x=(numbers, "the token's vector"), w=w)
     recorded = float(stages[0][cell.dimension])
-    symbol = rf"x \cdot W^{name.upper()}"
-    step = _products("projection", symbol, numbers, weights, code, bias=shift)
+    if name != "q" and layer.knows("w_uk"):
+        w = weights, f"column {column + 1} of W^U{name.upper()}"
+        code = pytorch.products("value = c @ w", c=(numbers, "the token's latent vector"), w=w)
+        step = _products("latent", rf"c^{{KV}} \cdot W^{{U{name.upper()}}}", numbers, weights, code)
+    else:
+        w = weights, f"column {column + 1} of W^{name.upper()}"
+        code = pytorch.products("value = x @ w", shift, x=(numbers, "the token's vector"), w=w)
+        step = _products("projection", rf"x \cdot W^{name.upper()}", numbers, weights, code, bias=shift)
     steps = cell.ending([step], recorded, dtypes[0])
     whole = array(tensors[0][:, token])
     segments = _segments(getattr(layer.adjustments, name))

@@ -1,7 +1,7 @@
-"""The steps of our own models before X, between X and the heads, and after Z: with them a way is whole.
+"""The steps of our own models before X and after Z: with them a way is whole.
 
-A trace of one head does not hold what they need: embeddings, latent vectors, the residual stream. The caller
-takes it from the model. Each function returns a step as those of `derivation`.
+A trace of one head does not hold what they need: embeddings and the residual stream. The caller takes it from
+the model. Each function returns a step as those of `derivation`.
 """
 
 from dataclasses import replace
@@ -12,16 +12,9 @@ import pandas as pd
 from mha_core.analysis import pytorch
 from mha_core.analysis.derivation import HeadContext, Step, formula
 from mha_core.analysis.frames import Picture
-from mha_core.attention.latent import EPSILON
 
 FORMULAS = {
     "tokens": r"E_{\text{id}}[L, d_model] + P[L, d_model] = X_0[L, d_model]",
-    "latent": r"""\begin{gathered}
-        \rule{0pt}{1.2em} \text{RMSNorm}(X[L, d_model] \;\; W^{DKV}[d_model, rank]) = c^{KV}[L, rank] \\
-        c^{KV} \;\; W^{UK}[rank, h·d_k] = K[L, h·d_k] \\
-        c^{KV} \;\; W^{UV}[rank, h·d_v] = V[L, h·d_v] \\
-        X \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k]
-        \end{gathered}""",
     "add": r"\text{LayerNorm} ( \; x[L, d_model] + Z[L, d_model] \; )",
 }
 
@@ -39,25 +32,6 @@ def tokens(view: HeadContext, words: np.ndarray, positions: np.ndarray, **notes:
     code = pytorch.learned() if added else "x = embedding[words]"
     shown = tuple(note for note, holds in notes.items() if holds)
     return Step("tokens", formula(latex, view.sizes), tuple(before), (after,), shown, view.sizes, code=code)
-
-
-def latent(view: HeadContext, short: np.ndarray) -> tuple[Step, list[str]]:
-    """The projections of latent attention, and the code of the split: K and V come from one vector per token.
-
-    ``c^KV = RMSNorm(X W^DKV)``, ``K = c^KV W^UK``, ``V = c^KV W^UV``, for a layer whose queries have no
-    latent vector and whose keys no position. `short` is c^KV, (token, rank).
-    Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
-    """
-    layer, rank = view.layer_trace, short.shape[1]
-    facts = view.sizes | {"rank": rank, "uncompressed": layer.n_heads * (layer.d_k + layer.d_v)}
-    pictures = _of_tokens(view, short, "latent", "cᴷⱽ"), *(view.packed(name) for name in "qkv")
-    code = [
-        f"c_kv = torch.nn.functional.rms_norm(x @ w_dkv, ({rank},), eps={EPSILON!r}) * c_gain",
-        "q, k, v = x @ w_q, c_kv @ w_uk, c_kv @ w_uv",
-    ]
-    written = formula(FORMULAS["latent"], facts)
-    step = Step("project", written, (view.picture("x"),), pictures, ("latent",), facts, code="\n".join(code))
-    return step, pytorch.STEPS["split"](layer)
 
 
 def add(view: HeadContext, before: np.ndarray, normed: np.ndarray, query: int) -> Step:

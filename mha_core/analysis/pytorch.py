@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mha_core.attention.latent import EPSILON
 from mha_core.traces.facts import Adjustment, Clip, Factor, Norm
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.verify import projection_parts
@@ -87,6 +88,9 @@ def _project(layer: LayerTrace) -> list[str]:
     parts, lines = projection_parts(layer), []
     if not parts:
         return _without_products(layer)
+    if layer.about.latent is not None:
+        norm = f"torch.nn.functional.rms_norm(x @ w_dkv, ({layer.about.latent.kv_rank},), eps={EPSILON!r})"
+        return [f"c_kv = {norm} * c_gain", "q, k, v = x @ w_q, c_kv @ w_uk, c_kv @ w_uv"]
     for name, (_, _, bias, _) in parts.items():
         of_x = name == "q" or (layer.sides.same and not (name == "v" and layer.knows("x_v")))
         source = "x" if of_x else "y"

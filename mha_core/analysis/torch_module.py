@@ -143,7 +143,7 @@ def spec_of(layer: LayerTrace) -> tuple[AttentionSpec, str] | None:
     """
     known, about = layer.projections, layer.about
     plain = projection_parts(layer) and layer.sides.same and not layer.knows("x_v") and layer.d_model
-    changed = layer.adjustments or about.gate or about.output_rotary or layer.knows("w_o_a")
+    changed = about.latent or layer.adjustments or about.gate or about.output_rotary or layer.knows("w_o_a")
     others = vars(replace(layer.rule, mask=None)) != vars(ScoreRule())
     if not plain or changed or others or known.w_o is None:
         return None

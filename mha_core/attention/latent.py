@@ -141,8 +141,17 @@ class LatentAttention(nn.Module):
         return [(one.weight, self.spec.n_heads) for one in (self.q_up, self.kv_up)]
 
     def projections(self) -> Projections:
-        """W^O only: with a norm between two matrices there is no single matrix from x to keys and values."""
-        return Projections(w_o=self.o.weight.detach().mT)
+        """W^O, and where nothing is rotated W^UK and W^UV; W^Q, too, if queries come directly from x.
+
+        There is no single matrix from x to keys and values, since a norm lies between two.
+        """
+        spec, known = self.spec, Projections(w_o=self.o.weight.detach().mT)
+        if spec.rotary_width:
+            return known
+        of_heads = self.kv_up.weight.detach().unflatten(0, (spec.n_heads, -1))
+        keys, values = (part.flatten(0, 1).mT for part in of_heads.split([spec.d_k, spec.d_v], dim=1))
+        w_q = self.q_up.weight.detach().mT if spec.q_rank is None else None
+        return known._replace(w_q=w_q, w_uk=keys, w_uv=values)
 
     def queries(self, x: Tensor, *, first: int = 0) -> Tensor:
         """Q, of tokens from the position `first` on. (batch, h, L, d_k + rotary_width)"""

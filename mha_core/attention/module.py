@@ -83,7 +83,8 @@ class Projections(NamedTuple):
     """The learned matrices and biases of one layer; None for those that it does not have.
 
     Where W^O is of low rank, w_o is the product of w_o_a, one matrix for each group of heads, and w_o_b
-    (DeepSeek-AI 2026, "DeepSeek-V4").
+    (DeepSeek-AI 2026, "DeepSeek-V4"). In latent attention w_uk and w_uv expand the latent vectors to keys and
+    values (DeepSeek-AI 2024, "DeepSeek-V2"); they are known where keys have no rotated part.
     """
 
     w_q: Float[Tensor, "d_model head*d_k"] | None = None
@@ -96,6 +97,8 @@ class Projections(NamedTuple):
     b_o: Float[Tensor, " d_model"] | None = None
     w_o_a: Float[Tensor, "group head*d_v/group rank"] | None = None
     w_o_b: Float[Tensor, "group*rank d_model"] | None = None
+    w_uk: Float[Tensor, "rank kv_head*d_k"] | None = None
+    w_uv: Float[Tensor, "rank kv_head*d_v"] | None = None
 
     @property
     def known(self) -> tuple[str, ...]:

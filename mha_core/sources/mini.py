@@ -14,7 +14,7 @@ from mha_core import device as devices
 from mha_core.attention import positions
 from mha_core.attention.edits import Edit, ModuleEdit, Position, Site, by_layer, checked, edited
 from mha_core.attention.latent import LatentAttention, LatentSpec
-from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.answers import NOTHING, Answer, most_probable
@@ -201,6 +201,7 @@ def follow(
         LayerTrace.of(
             flow.attended,
             x=flow.x,
+            kv_short=_latent_vectors(layer.attention, flow.x),
             projections=layer.attention.projections(),
             about=_facts(layer.attention.spec),
         )
@@ -215,15 +216,12 @@ def follow(
 
 
 class Stream(NamedTuple):
-    """The residual stream of a small model, and its other vectors; None in a layer that has none."""
+    """The residual stream of a small model, and its norms; None in a layer that has none."""
 
     words: torch.Tensor  # embeddings, (token, d_model)
     positions: torch.Tensor  # (token, d_model)
     before: list[torch.Tensor]  # the residual stream before each layer
-    normed: list[
-        torch.Tensor | None
-    ]  # the norm of the stream after the heads of a block, which its MLP reads
-    short: list[torch.Tensor | None]  # the latent vectors of keys and values
+    normed: list[torch.Tensor | None]  # the norm after the heads of a block, which its MLP reads
 
 
 def stream(trained: Trained, trace: AttentionTrace) -> Stream:
@@ -231,15 +229,13 @@ def stream(trained: Trained, trace: AttentionTrace) -> Stream:
     model, place = trained.model, trained.model.bias.device
     _, ids = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
     words, positions = model.embedding.detach()[ids], model.position.detach()[: len(ids)]
-    x, found = words + positions, Stream(words.cpu(), positions.cpu(), [], [], [])
+    x, found = words + positions, Stream(words.cpu(), positions.cpu(), [], [])
     with torch.no_grad():
         for layer, traced in zip(model.layers, trace.layers, strict=True):
             z = torch.tensor(traced.result(), device=place)
             block = layer if isinstance(layer, TransformerBlock) else None
-            latent = layer.attention if isinstance(layer.attention, LatentAttention) else None
             found.before.append(x.cpu())
             found.normed.append(None if block is None else block.mlp_norm(x + z).cpu())
-            found.short.append(None if latent is None else latent.cached(layer.norm(x)[None])[0][0].cpu())
             x = layer.result(x, z)
     return found
 
@@ -321,6 +317,14 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
             alibi = positions.alibi(spec.n_heads, len(tokens), len(tokens)) if edit.code == "alibi" else None
             rule = replace(rule, distance_bias=alibi)
     return model, [edited(rule, of_layer, site, model.bias.device) for of_layer in by_place]
+
+
+def _latent_vectors(attention: MultiHeadAttention | LatentAttention, x: torch.Tensor) -> torch.Tensor | None:
+    """The latent vectors of keys and values, None of a layer without. (batch, token, rank)"""
+    if not isinstance(attention, LatentAttention):
+        return None
+    with torch.no_grad():
+        return attention.cached(x)[0]
 
 
 def _facts(spec: AttentionSpec | LatentSpec) -> Facts:

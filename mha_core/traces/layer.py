@@ -108,6 +108,7 @@ class LayerTrace:
         *,
         x: Tensor | None = None,
         x_v: Tensor | None = None,
+        kv_short: Tensor | None = None,
         projections: Projections = Projections(),
         item: int = 0,
         **described: Any,
@@ -117,7 +118,8 @@ class LayerTrace:
         `described` are the `kind`, `name`, `about` and `sides` of the layer.
         """
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
-        tensors |= {name: tensor for name, tensor in (("x", x), ("x_v", x_v)) if tensor is not None}
+        inputs = {"x": x, "x_v": x_v, "kv_short": kv_short}
+        tensors |= {name: tensor for name, tensor in inputs.items() if tensor is not None}
         return cls(
             {name: contiguous_copy(tensor[item]) for name, tensor in tensors.items()},
             attended.rule.item(item).mapped(compact),

@@ -50,7 +50,7 @@ AXES = {
     "index_scores": (None, "query", None),
     "index_choice": (None, "query", None),
     "dense_mask": (None, "query", "key"),
-    **dict.fromkeys(("w_q", "w_k", "w_v", "w_o", "w_o_b"), (None, None)),
+    **dict.fromkeys(("w_q", "w_k", "w_v", "w_o", "w_o_b", "w_uk", "w_uv"), (None, None)),
     **dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (None,)),
     "w_o_a": (None, None, None),
     "rule.mask": ("head", "query", "key"),
@@ -191,6 +191,8 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
     for letter, x in inputs.items():
         _check_matrix(where, letter, x, sizes)
+    for letter in "kv":
+        _check_matrix(where, f"u{letter}", "kv_short", sizes)
     if {"w_o", "b_o"} <= sizes.keys() and sizes["b_o"].shape != sizes["w_o"].shape[1:]:
         shape, columns = sizes["b_o"].shape, sizes["w_o"].shape[1:]
         raise MhaError(
@@ -199,13 +201,18 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
             shape=shape,
             columns=columns,
         )
-    for name, other in (("q", "k"), ("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o")):
+    added = (("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o"))
+    for name, other in (("q", "k"), *added, ("kv_short", "w_uk"), ("kv_short", "w_uv")):
         _check_types(where, name, other, sizes)
 
 
 def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) -> None:
-    """Raise `MhaError` unless W and b fit the product X W + b, and X if it is known."""
-    product = next((n for n in (f"{letter}_linear", f"{letter}_raw", letter) if n in sizes), None)
+    """Raise `MhaError` unless W and b fit the product X W + b, and X if it is known.
+
+    `letter` is q, k or v, or uk or uv, where `x` are the latent vectors.
+    """
+    name = letter[-1]
+    product = next((n for n in (f"{name}_linear", f"{name}_raw", name) if n in sizes), None)
     w, b = sizes.get(f"w_{letter}"), sizes.get(f"b_{letter}")
     if w is None or product is None:
         return
@@ -333,7 +340,8 @@ def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -
     dtype = shared(layer.tensors)["v"].dtype
     rule = {name.removeprefix("rule."): length for name, length in norms.items() if name.startswith("rule.")}
     lengths = {name: length for name, length in norms.items() if name in TENSORS - INFINITE or name[1] == "_"}
-    for letter, x in (("q", "x"), ("k", "x"), ("v", "x"), ("k", "x_v"), ("v", "x_v")):
+    of_latent = (("uk", "kv_short"), ("uv", "kv_short"))
+    for letter, x in (("q", "x"), ("k", "x"), ("v", "x"), ("k", "x_v"), ("v", "x_v"), *of_latent):
         if {x, f"w_{letter}"} <= norms.keys():
             product = norms[x] * norms[f"w_{letter}"] + norms.get(f"b_{letter}", 0)
             lengths[f"{x} times w_{letter}"] = product

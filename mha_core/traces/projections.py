@@ -20,6 +20,8 @@ SYMBOLS = {
     "b_o": "b^O",
     "w_o_a": "W_a of W^O",
     "w_o_b": "W_b of W^O",
+    "w_uk": "W^UK",
+    "w_uv": "W^UV",
 }
 
 

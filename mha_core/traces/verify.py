@@ -159,10 +159,21 @@ def product_difference(layer: LayerTrace) -> float | None:
 
 
 def projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
-    """X (1, token, d_model), W, b and the number of heads for q, k and v; empty if one is not known."""
+    """X (1, token, d_model), W, b and the number of heads for q, k and v; empty if one is not known.
+
+    In latent attention the latent vectors (1, token, rank) are in the place of X for k and v, with W^UK and
+    W^UV.
+    """
     p = layer.projections
     if "x" not in layer.tensors or not (layer.sides.same or "x_v" in layer.tensors):
         return {}
+    if "kv_short" in layer.tensors and not (p.w_q is None or p.w_uk is None or p.w_uv is None):
+        short = layer.tensors["kv_short"][None]
+        return {
+            "q": (layer.tensors["x"][None], p.w_q, p.b_q, layer.n_heads),
+            "k": (short, p.w_uk, None, layer.n_kv_heads),
+            "v": (short, p.w_uv, None, layer.n_kv_heads),
+        }
     if p.w_q is None or p.w_k is None or p.w_v is None:
         return {}
     x = layer.tensors["x"][None]

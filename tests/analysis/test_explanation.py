@@ -117,6 +117,7 @@ TRACES = {
     "rotary by an edit": lambda: mha.trace(TEXT, d_model=24, h=3, edits=[edits.Position(code="rotary")]),
     "edited": lambda: mha.trace(**GROUPED, edits=EDITS),
     "mini": lambda: mha.trace(TEXT, source="mini", h=4, d_model=64),
+    "latent": lambda: mha.trace(TEXT, source="mini", architecture="latent"),
     "by hand": layer_by_hand,
     "by hand, bfloat16": lambda: layer_by_hand(torch.bfloat16),
     "by hand, float16": lambda: layer_by_hand(torch.float16),

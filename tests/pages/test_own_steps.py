@@ -91,4 +91,8 @@ def test_latent_attention_is_computed_from_its_latent_vectors():
             torch.testing.assert_close(values[name], layer.tensors[name], atol=1e-6, rtol=0)
         short = next(picture for picture in project.after if picture.name == "latent")
         torch.testing.assert_close(values["c_kv"], torch.tensor(short.frame.to_numpy()))
+        for name in "kv":
+            [step] = mha.explain(trace, name, layer=at, head=3, key=2, dimension=7).steps
+            np.testing.assert_array_equal(step.factors[1], values[f"w_u{name}"][:, 3 * 16 + 7].detach())
+            assert step.name == "latent"
         assert r"\underset{32 \times 4{\cdot}16}{W^{UK}}" in project.formula

@@ -52,6 +52,12 @@ for (const { text, link } of JSON.parse(new TextDecoder().decode(file("texts")))
       for (let query = 0; query < layer.nQuery; query++)
         for (const weight of layer.row(head, query))
           most = Math.max(most, Math.abs(weight - reference[at++]));
+  for (const [layer, numbers] of read.pass.layers.entries())
+    for (const name of "qkv") {
+      const [head, row, column] = [model.facts.h - 1, read.cut.ids.length - 1, model.dK - 1];
+      const [step] = stepsToVector(read, { name, layer, head, row, column });
+      most = Math.max(most, Math.abs(step.value - numbers[name].at(-1)));
+    }
   const { pieces, labels, names, ids, unknown } = read.cut;
   said.push({ pieces, labels, names, ids, unknown, special: read.special, nothing: read.nothing,
     questions: [...read.questions], answers: read.answers, outputs: read.layers.at(-1).output(0, 1) });
@@ -59,7 +65,7 @@ for (const { text, link } of JSON.parse(new TextDecoder().decode(file("texts")))
 if (at !== reference.length) throw new Error(`${at} of ${reference.length} weights`);
 return { said, most: Number.isFinite(most) ? most : 9 };
 """
-MODULES = ["engine/model.js", "engine/lexicon.js", "engine/sentence.js", "engine/edits.js"]
+MODULES = [f"engine/{name}.js" for name in ("model", "lexicon", "sentence", "edits", "vector_steps")]
 
 
 class Case(NamedTuple):

@@ -243,6 +243,11 @@ def tensors(named):
     return lambda h, t: t.update(named)
 
 
+def latent(short, w_uk):
+    names = {"kv_short": "short", "w_uk": "w_uk"}
+    return lambda h, t: (h["layers"][0]["tensors"].update(names), t.update(short=short, w_uk=w_uk))
+
+
 LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
 
 
@@ -299,6 +304,16 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         (tensors({"0.w_o": torch.zeros(7, 13)}), "b_o of layer 0 has shape (15,)"),
         (tensors({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
         (tensors({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
+        (latent(torch.zeros(2, 3), torch.zeros(3, 15)), "kv_short of layer 0 has shape (2, 3)"),
+        (latent(torch.zeros(4, 3), torch.zeros(3, 14)), "w_uk of layer 0 has shape (3, 14)"),
+        (
+            latent(torch.zeros(4, 3), torch.zeros(3, 15).half()),
+            "kv_short of layer 0 has the number type float32",
+        ),
+        (
+            latent(torch.full((4, 3), 1e18), torch.full((3, 15), 1e18)),
+            "kv_short times w_uk of layer 0 can be",
+        ),
         (tensors({"0.q": torch.zeros(3, 4, 5).int()}), "q of layer 0 has the number type int32"),
         (tensors({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
         (lambda h, t: t.update({"0.q": t["0.q"].half()}), "q of layer 0 has the number type float16 and k"),

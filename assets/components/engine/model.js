@@ -131,10 +131,12 @@ export class SmallModel {
     return ["q", "k", "v"].map((one) => this.#heads(this.linear(x, `${name}.${one}`), x.length / this.width));
   }
 
-  // Keys and values from one short vector for each token.
-  /** @param {Float32Array} x @param {string} name */
-  #latent(x, name) {
-    const length = x.length / this.width;
+  /**
+   * The latent vectors cᴷⱽ of tokens, one after another, from their vectors `x`, in a layer's attention by its name.
+   * @param {Float32Array} x
+   * @param {string} name
+   */
+  latentVectors(x, name) {
     const short = this.linear(x, `${name}.kv_down`);
     const weight = this.tensor(`${name}.kv_norm.weight`);
     for (let from = 0; from < short.length; from += weight.length) {
@@ -142,7 +144,14 @@ export class SmallModel {
       for (let i = 0; i < weight.length; i++) square += short[from + i] ** 2 / weight.length;
       for (let i = 0; i < weight.length; i++) short[from + i] *= weight[i] / Math.sqrt(square + LATENT_EPSILON);
     }
-    const both = this.#heads(this.linear(short, `${name}.kv_up`), length, 2 * this.dK);
+    return short;
+  }
+
+  // Keys and values from one latent vector for each token.
+  /** @param {Float32Array} x @param {string} name */
+  #latent(x, name) {
+    const length = x.length / this.width;
+    const both = this.#heads(this.linear(this.latentVectors(x, name), `${name}.kv_up`), length, 2 * this.dK);
     /** @param {number} part */
     const half = (part) =>
       Float32Array.from({ length: both.length / 2 }, (_, i) => {

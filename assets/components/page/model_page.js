@@ -6,6 +6,7 @@ import { Lexicon, languageOf } from "../engine/lexicon.js";
 import { SmallModel } from "../engine/model.js";
 import { modelNamed, nearestModel, readScene, sceneQuery } from "../engine/scene_link.js";
 import { ReadSentence } from "../engine/sentence.js";
+import { stepsToVector } from "../engine/vector_steps.js";
 import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
 import { DEFAULTS } from "../scene/schema.js";
 import { showView } from "../view/head_view.js";
@@ -522,28 +523,6 @@ class ModelPage {
       // a frame without an origin has no address of its own
     }
   }
-}
-
-/**
- * The steps to a number of Q, K or V: a row of X times a column of W; null where no single matrix leads there.
- * @param {ReadSentence} read
- * @param {import("../view/head_view.js").AskedNumber} asked
- * @returns {import("../numbers/explanation.js").Step[] | null}
- */
-function stepsToVector({ model, pass }, { name, layer, head, row, column }) {
-  const { facts, width, dK } = model;
-  if (facts.architecture === "latent" || !"qkv".includes(name)) return null;
-  const shared = name === "q" ? head : Math.floor((head * facts.kv_heads) / facts.h);
-  const at = shared * dK + column;
-  const weights = model.tensor(`layers.${layer}.attention.${name}.weight`).subarray(at * width, (at + 1) * width);
-  const bias = model.tensor(`layers.${layer}.attention.${name}.bias`)[at];
-  const factors = [
-    [...pass.layers[layer].x.subarray(row * width, (row + 1) * width), 1],
-    [...weights, bias],
-  ];
-  const terms = factors[0].map((one, i) => one * factors[1][i]);
-  const labels = [...weights.keys()].map((one) => String(one + 1)).concat("b");
-  return [{ name: "projection", value: terms.reduce((sum, one) => sum + one, 0), labels, factors, terms }];
 }
 
 /** @param {string} code */

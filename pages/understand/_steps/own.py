@@ -1,8 +1,7 @@
-"""Steps that our own models add to those of a head: tokens, latent vectors, residual and norm."""
+"""Steps that our own models add to those of a head: tokens, residual and norm."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from html import escape
 
 import streamlit as st
@@ -56,11 +55,6 @@ def _of_small(view: HeadContext, source: TrainedSource, found: Sequence[Step], *
     notes = {source.language: True, "cls": True, "norm": not view.layer, "later": view.layer > 0}
     first = own_steps.tokens(view, stream.words.numpy(), stream.positions.numpy(), **notes)
     steps_of_head, normed = list(found), stream.normed[view.layer]
-    if (short := stream.short[view.layer]) is not None:
-        projected, split = own_steps.latent(view, short.numpy())
-        at = [step.name for step in found].index("split")
-        steps_of_head[at] = replace(steps_of_head[at], code="\n".join(split))
-        steps_of_head.insert(at, projected)
     if normed is not None:
         before = stream.before[view.layer].numpy()
         steps_of_head.append(own_steps.add(view, before, normed.numpy(), query))
