@@ -28,7 +28,8 @@ FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
     source = state.setting("source")
-    note = t("heads.start") if source in WITH_CLS else t("heads.random") if source == "random" else ""
+    is_asked = source in WITH_CLS and "decoder" not in state.setting("architecture")
+    note = t("heads.start") if is_asked else t("heads.random") if source == "random" else ""
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), note]))
     guests.receive("title")

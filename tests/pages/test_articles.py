@@ -13,6 +13,7 @@ from pages._kit.text import catalogue
 from tests.pages.conftest import texts
 
 STEPS, TOKEN, WHAT_IF = "understand/steps.py", "see/token.py", "understand/what_if.py"
+HEADS, COMPARE, LESSONS = "see/heads.py", "see/compare.py", "learn/lessons.py"
 COST, WORDS, TRAIN = "understand/cost.py", "understand/embeddings.py", "learn/train.py"
 
 
@@ -48,6 +49,7 @@ TABLE = (
             "W^O mixes; Z has the shape of X": "Z 与 X 形状相同",
             "the whole class in PyTorch": "class MultiHeadAttention(nn.Module)",
             "comments of the class in Chinese": "# 所有头一次相乘，再拆开",
+            "shapes of a mask": "(batch, 1, L, L)",
         },
         ("module",),
     ),
@@ -94,16 +96,54 @@ TABLE = (
         },
         ("module",),
     ),
+    Row(
+        COST,
+        {"cost_batch": 2, "cost_h": 4},
+        {"X (N, L, d_model)": "2 × 10 × 512", "4 heads": "2 × 4 × 10 × 128"},
+    ),
+    Row(COST, {"cost_tokens": 2, "cost_d_v": 100}, {"d_v is not d_k": "800 × 512"}),
     Row(COST, {"cost_kv_rank": 256}, {"the class of MLA": "self.W_DKV"}, ("module",)),
     Row(
         WORDS,
         {},
         {
-            "relations of words, against chance": "95% 的随机余弦在",
+            "relations of words, against chance": "随机余弦的平均值有 95% 在",
             "a projection loses information": "好比立体的影子",
         },
     ),
     Row(TRAIN, {"train_view": "heads"}, {"Table 3, BLEU by h": "newstest2013"}),
+    Row(
+        HEADS,
+        {"h": 8, "layer": 2, "head": 1, "heads": "1,6", "token": "它"},
+        {"two heads in two colours, then all": '"heads": "1,6"', "what 它 stands for": "“它”指代哪个名词？"},
+    ),
+    Row(
+        HEADS,
+        {"h": 8, "layer": 2, "head": 6, "heads": "4,5,6", "token": "它"},
+        {"heads by position and by meaning": "前一个词"},
+    ),
+    Row(
+        HEADS,
+        {"text": "你好吗？", "source": "random", "drawing": "matrix"},
+        {"each word with each": '"file": "headscope-你好吗"'},
+    ),
+    Row(
+        HEADS,
+        {"text": "humpty dumpty sat on", "architecture": "decoder"},
+        {"the next word": "“on”后面是哪个词？"},
+    ),
+    Row(
+        TOKEN,
+        {"text": "他在酒店订了一个房间。", "layer": 2, "head": 3, "token": "订"},
+        {"a word as a mixture of values": "**订** = 0"},
+    ),
+    Row(
+        WHAT_IF,
+        {"text": "你好吗？", "source": "random", "edits": "mask,mask=padding:1"},
+        {"padding": "填充 1"},
+    ),
+    Row(COMPARE, {"layer": 2, "head": 1, "token": "它"}, {"W is random, then trained": "训练前"}),
+    Row(LESSONS, {"lesson": "several-heads"}, {"one head averages its signals": "平均"}),
 )
 
 
@@ -111,6 +151,7 @@ TABLE = (
 def test_each_concept_of_the_articles_is_on_its_page(opened_on, row):
     app = opened_on(row.page, *row.folds, lang="zh", **row.link)
     parts = [*texts(app), *(one.value for kind in ("header", "latex", "code") for one in app.get(kind))]
+    parts += [html.body for html in app.get("html")]
     parts += [button.label for button in app.button]
     sent = (one.proto.json for one in app.get("bidi_component"))
     parts += [json.dumps(json.loads(data), ensure_ascii=False) for data in sent if data]

@@ -115,15 +115,16 @@ def test_the_differences_and_their_reading_are_computed_now(on_page, english, ve
     spread = english("words.cosines_several", low=low, high=high)
     gender = f"**{english('words.relation_gender')}"
     [said] = [m.value for m in app.main.markdown if m.value.startswith(gender)]
+    limit = chance(*vectors.shape).pair
     assert spread in said
+    assert f"±{limit / len(values) ** 0.5:.2f}" in said  # of a mean of so many
     assert literal("man→woman") in said
     assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 6
     # A relation no better than chance is named last and not drawn.
     [[cosine]] = agreement(vectors, [("walking", "walked"), ("swimming", "swam")]).to_numpy()[:1, 1:]
-    limit = chance(*vectors.shape).pair
     assert cosine < limit
     assert not written_words(app, "pairs_map") & {"walking", "walked", "swimming", "swam"}
-    *_, last = read = [m.value for m in app.main.markdown if f"±{limit:.2f}" in m.value]
+    *_, last = read = [m.value for m in app.main.markdown if "±" in m.value]
     assert (len(read), "no shared direction" in last) == (3, True)
     assert last.startswith(f"**{english('words.relation_tense')}**")
 

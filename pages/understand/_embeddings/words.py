@@ -318,13 +318,17 @@ def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     """A sentence: do the differences of one relation agree more than by chance?"""
     names, limit = list(cosines), words.by_chance.pair
     values = _of_two(cosines)
+    agreeing = "random" if words.random else verdict(values, limit)
+    if agreeing in ("some", "none"):  # a mean is compared with other means
+        limit /= len(values) ** 0.5
     ends = {"low": signed(min(values), "z.2f"), "high": signed(max(values), "z.2f")}
     return t(
-        f"words.agree_{'random' if words.random else verdict(values, limit)}",
+        f"words.agree_{agreeing}",
         relation=t(f"words.relation_{kind}"),
         pairs=literal(joined(names)),
         cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **ends),
         mean=signed(sum(values) / len(values), "z.2f"),
+        count=len(values),
         limit=f"{limit:.2f}",
     )
 

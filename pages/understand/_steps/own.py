@@ -52,7 +52,12 @@ def whole(trace: AttentionTrace, *, layer: int, head: int, part: Crop, query: in
 
 def _of_small(view: HeadContext, source: TrainedSource, found: Sequence[Step], *, query: int) -> list[Step]:
     stream = mini.stream(compute.small_model(source), view.trace)
-    notes = {source.language: True, "cls": True, "norm": not view.layer, "later": view.layer > 0}
+    notes = {
+        source.language: True,
+        "cls": not source.is_decoder,
+        "norm": not view.layer,
+        "later": view.layer > 0,
+    }
     first = own_steps.tokens(view, stream.words.numpy(), stream.positions.numpy(), **notes)
     steps_of_head, normed = list(found), stream.normed[view.layer]
     if normed is not None:
