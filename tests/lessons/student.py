@@ -340,10 +340,11 @@ def leaks(item: Item, notice: str, source: str, sent: Sequence[bytes]) -> list[s
     for answer in item.key.answers:
         if re.search(r"[,:=]", answer) and f'"{answer}"'.encode() in everything:
             found.append(f"the key {answer}")
+    read = re.sub(r"<style.*?</style>", "", source, flags=re.DOTALL)
     for number in _numbers(item):
         if any(form in everything for form in _forms(number)):
             found.append(f"the number {number:.4f}")
-        if re.search(rf">[^<]*\b{number:.2f}\b", source):
+        if re.search(rf">[^<]*\b{number:.2f}\b", read):
             found.append(f"the number {number:.2f}, to be read")
     return found
 
