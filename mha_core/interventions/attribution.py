@@ -9,7 +9,7 @@ True
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
@@ -20,24 +20,12 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.functional import HALF
-from mha_core.attention.module import AttentionSpec
-from mha_core.capture.decomposition import Contribution, Decomposition, Leaf, NoDecomposition
+from mha_core.capture.decomposition import Contribution, Leaf, NoDecomposition
 from mha_core.errors import MhaError, Phrase, listed
-from mha_core.interventions.traced_model import (
-    CLOSE,
-    HALF_CLOSE,
-    check_same,
-    check_trace,
-    target_of,
-    text_of,
-    trained_of,
-    transformers_model,
-)
-from mha_core.sources import mini, random_weights
+from mha_core.interventions.traced_model import check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
 from mha_core.traces.tensors import shared
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -180,15 +168,14 @@ def attribution(
         raise MhaError("Scores of this layer cannot be split by who wrote them: {reason}.", reason=reason)
     check_size(trace.layers[:layer])
     with devices.memory_errors(Phrase("This split")):
-        decomposition, again, words, close = followed_again(trace, source, tokenizer)
-        check_same(trace, again, close)
+        run = run_again(trace, source, tokenizer)
+        again, heads = run.trace, HeadOutputs(run.trace)
         followed = again.layer(layer)
-        heads = HeadOutputs(again)
         sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 parts = [
-                    decomposition.contributions(shared(followed.tensors)[name], [place], heads.of_leaf)
+                    run.decomposition.contributions(shared(followed.tensors)[name], [place], heads.of_leaf)
                     for name, place in sides
                 ]
         except NoDecomposition as reason:
@@ -198,7 +185,7 @@ def attribution(
             ) from None
     what = Phrase("Queries or keys of this layer")
     (query_writers, q), (key_writers, k) = (
-        by_writer(each, heads, words, layer, again, what) for each in parts
+        by_writer(each, heads, run.ids, layer, again, what) for each in parts
     )
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
     terms = one.scale * (q @ k.T)
@@ -257,75 +244,6 @@ def _place(axis: str, at: int | str, text: Tokens) -> int:
 def _cell(table: Tensor, key: int) -> Tensor:
     row = table.reshape(-1, table.shape[-1])[0]
     return row[key if len(row) > 1 else 0]
-
-
-# The followed pass
-
-
-Again = tuple[Decomposition, AttentionTrace, Sequence[Tensor], float]
-
-
-def followed_again(
-    trace: AttentionTrace, source: object, tokenizer: object, *, answers: Sequence[int] = ()
-) -> Again:
-    """The decomposition, the trace computed again, the ids of its words, and the allowed difference.
-
-    A small model has only embeddings of words, so its ids are empty. `answers` are tokens at which the model
-    of transformers answers.
-    """
-    origin = trace.source.origin
-    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        trained = source or trained_of(origin)
-        decomposition = Decomposition(_names(trained.model))
-        again = _followed(decomposition, mini.follow, trained, trace.tokens.text, edits=trace.edits)
-        return decomposition, again, (), CLOSE
-    if source is not None or isinstance(origin, ModelSource):
-        model = transformers_model(origin, source, tokenizer, answers=bool(answers))
-        text, target = text_of(trace), target_of(model, trace)
-        settings = {"target": target, "edits": trace.edits, "answers": list(answers) or False}
-        inputs = huggingface.reading(model, text, target=target, edited=True).inputs
-        words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]
-        decomposition = Decomposition(_names(model.module), words)
-        again = _followed(decomposition, huggingface.follow, model, text, **settings)
-        return decomposition, again, words, CLOSE if model.dtype == "float32" else HALF_CLOSE
-    if isinstance(origin, RandomSource):
-        decomposition = Decomposition({})
-        return decomposition, _followed(decomposition, _drawn, trace, origin), (), CLOSE
-    raise MhaError(
-        "A score is split by following its model, and the source of this trace ({source}) runs nothing.",
-        source=trace.source.name,
-    )
-
-
-def _followed(
-    decomposition: Decomposition, follow: Callable, *args: object, **settings: object
-) -> AttentionTrace:
-    with torch.inference_mode(False), torch.no_grad(), decomposition:
-        return follow(*args, **settings)
-
-
-def _names(module: nn.Module) -> dict[int, str]:
-    """The names of a model's parameters and buffers, by their memory addresses."""
-    named = (*module.named_buffers(), *module.named_parameters())
-    return {tensor.untyped_storage().data_ptr(): name for name, tensor in named}
-
-
-def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
-    """The same random weights again, with the sizes of the trace."""
-    first = trace.layer(0)
-    assert first.d_model is not None  # a layer of random weights has its X
-    sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
-    drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
-    return random_weights.follow(
-        trace.tokens,
-        AttentionSpec(*sizes),
-        seed=origin.seed,
-        layers=len(trace.layers),
-        position=origin.position,
-        mask=first.rule.mask if drawn_by_hand else origin.mask,
-        device=origin.device,
-        edits=trace.edits,
-    )
 
 
 # Writers

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
+from mha_core.errors import MhaError, Phrase, named_type, one_of
 from mha_core.interventions.traced_model import (
     CLOSE,
     HALF_CLOSE,
+    answering_token,
+    answers_at,
     check_same,
     check_trace,
     target_of,
@@ -28,17 +30,16 @@ from mha_core.interventions.traced_model import (
     trained_of,
     transformers_model,
 )
+from mha_core.interventions.vocabulary import Vocabulary, of_answers, of_tokenizer
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
 from mha_core.sources.huggingface.batches import numbered, outcomes
-from mha_core.sources.huggingface.logits import word_of
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
-from mha_core.training.lexicon import HIDDEN, lexicon, normalized
-from mha_core.training.questions import HIDDEN_WORD, NEXT_WORD
+from mha_core.training.lexicon import lexicon
 
 METHODS = ("ablation", "gradient", "both")
 MAX_TOKENS = 2048  # in all texts of one pass
@@ -79,8 +80,7 @@ class Experiment:
     max_texts: int
     device: str
     close: float
-    word: Callable[[int], str]
-    ids: Callable[[str], Sequence[int]]
+    vocabulary: Vocabulary
 
     def ones(self, n_texts: int = 1) -> list[Tensor]:
         return [torch.ones(n_texts, n, device=self.device) for n in self.n_heads]
@@ -134,8 +134,9 @@ def effects(
         experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
         with torch.no_grad():
             scores = experiment.logits(experiment.ones())[0]
-        words = [_word(experiment, scores, answer, "answer")]
-        words += [] if against is None else [_word(experiment, scores, against, "against")]
+        number = experiment.vocabulary.number
+        words = [number(answer, scores, "answer")]
+        words += [] if against is None else [number(against, scores, "against")]
         value = float(_value(scores, words))
         frame = _places(trace)
         if method != "gradient":
@@ -143,9 +144,9 @@ def effects(
         if method != "ablation":
             frame["effect" if method == "gradient" else "estimate"] = _by_gradient(experiment, words)
     order = frame["effect"].abs().sort_values(ascending=False, kind="stable").index
-    about = {"at": position, "answer": experiment.word(words[0]), "value": value}
+    about = {"at": position, "answer": experiment.vocabulary.word(words[0]), "value": value}
     if against is not None:
-        about["against"] = experiment.word(words[1])
+        about["against"] = experiment.vocabulary.word(words[1])
     if method == "both":
         about["rank_correlation"] = _rank_correlation(frame["effect"], frame["estimate"])
     frame = frame.loc[order].reset_index(drop=True)
@@ -228,37 +229,6 @@ def _rank_correlation(one: pd.Series, other: pd.Series) -> float:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: str) -> int:
-    """The id of a word in the vocabulary; of several tokens with the same spelling the most probable."""
-    if word is None:
-        return int(scores.argmax())
-    if isinstance(word, str):
-        numbers = experiment.ids(word)
-        if not numbers:
-            finite = scores.isfinite().nonzero().flatten()
-            best = finite[scores[finite].topk(min(3, len(finite))).indices].tolist()
-            top = [experiment.word(number) for number in best]
-            raise MhaError(
-                "{name} {word!r} is no single word that the model can answer with; the most probable ones "
-                "here are {words}.",
-                name=name,
-                word=word,
-                words=listed([Phrase("“{word}”", word=one) for one in top], "and"),
-                fixes=tuple({name: one} for one in top),
-            )
-        return max(numbers, key=lambda number: float(scores[number]))
-    if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word < len(scores):
-        raise MhaError(
-            "{name} is a word, or its number from 0 to {last:,}; got {word:.60}.",
-            name=name,
-            last=len(scores) - 1,
-            word=repr(word),
-        )
-    if not scores[word].isfinite():
-        return _word(experiment, scores, experiment.word(word), name)  # raises the error
-    return word
-
-
 def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
     """The texts of the baseline, empty for "zero". Raises `MhaError` for anything else."""
     if baseline is None:
@@ -317,7 +287,9 @@ def _experiment(
     """The experiment on the answer at a token, and the position of the token."""
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        return _of_small_model(trace, _position(trace, at), source or trained_of(origin), baseline)
+        return _of_small_model(
+            trace, answering_token(trace, at, "at"), source or trained_of(origin), baseline
+        )
     if source is not None or isinstance(origin, ModelSource):
         return _of_transformers(trace, at, source, tokenizer, baseline)
     raise MhaError(
@@ -328,25 +300,6 @@ def _experiment(
     )
 
 
-def _position(trace: AttentionTrace, at: int | str | None) -> int:
-    """The position of a token with an answer, by default the last of the most interesting ones."""
-    answered = [place for place, answer in enumerate(trace.answers) if answer is not None]
-    if not answered:
-        raise MhaError("The model answers at no token of this text; hide a word of it.")
-    if at is None:
-        return max(mini.main_tokens(trace) or answered)
-    n_tokens = len(trace.answered)
-    place = trace.answered.index(at) if isinstance(at, str) else at
-    if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:
-        return place % n_tokens
-    raise MhaError(
-        "at is a token at which the model answers: {answered}; got {at:.60}.",
-        answered=listed(answered, "or"),
-        at=repr(at),
-        fixes=tuple({"at": place} for place in answered[-3:]),
-    )
-
-
 def _of_small_model(
     trace: AttentionTrace, at: int, trained: Trained, baseline: Sequence[str]
 ) -> tuple[Experiment, int]:
@@ -354,11 +307,7 @@ def _of_small_model(
     check_same(trace, again, CLOSE)
     words, place = lexicon(trained.plan.language), trained.model.bias.device
     tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
-    is_hidden = numbers[at] == words.number[HIDDEN]
-    question, spelled = "noun", mini.choices(tokens, numbers)
-    if is_hidden or trained.plan.shape.is_decoder:
-        question = NEXT_WORD if trained.plan.shape.is_decoder else HIDDEN_WORD
-        spelled = mini.guesses(words)
+    question, spelled = mini.asked(trained, tokens, numbers, at)
     others = torch.ones(len(words.vocabulary), dtype=torch.bool, device=place)  # no answers here
     others[list(spelled)] = False
     ids = torch.tensor([numbers], device=place)
@@ -380,8 +329,7 @@ def _of_small_model(
         max(1, MAX_TOKENS // len(trace.tokens)),
         str(place),
         CLOSE,
-        lambda number: spelled.get(number, words.vocabulary[number]),
-        lambda word: [number for number, one in spelled.items() if one in (word, normalized(word))],
+        of_answers(words, spelled),
     )
     return experiment, at
 
@@ -400,13 +348,10 @@ def _of_transformers(
     origin = trace.source.origin
     model = transformers_model(origin, source, tokenizer, answers=True)
     text, target = text_of(trace), target_of(model, trace)
-    asked = True if at is None or model.writes is None else [at]
-    if at is None and model.writes != "masked":
-        asked = [-1]
-    again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=asked)
+    again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=answers_at(model, at))
     close = CLOSE if model.dtype == "float32" else HALF_CLOSE
     check_same(trace, again, close)
-    position = _position(again, at)
+    position = answering_token(again, at, "at")
     if baseline and model.has_target:
         raise MhaError("A baseline is of models that read one text; leave it out for one with a target.")
     averaged = _means(numbered(outcomes(model, baseline, batch=AT_ONCE)), model.device) if baseline else ()
@@ -431,8 +376,7 @@ def _of_transformers(
         1 if trace.edits else max(1, min(MAX_TOKENS // n_all, MAX_SCORES // n_words)),
         model.device,
         close,
-        lambda number: word_of(model.tokenizer, number),
-        lambda word: () if model.tokenizer is None else switches.words_of(model.tokenizer, word),
+        of_tokenizer(model.tokenizer),
     )
     answer = again.answers[position]
     if answer is None or not _answers(experiment, answer[0][1]):  # its output head needs all rows

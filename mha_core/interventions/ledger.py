@@ -3,10 +3,8 @@
 >>> mha.ledger(trace, token=-1, word=" mat").frame().head()  # doctest: +SKIP
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,23 +13,12 @@ from torch import nn
 
 from mha_core import device as devices
 from mha_core.capture.decomposition import NoDecomposition
-from mha_core.errors import MhaError, Phrase, shown
-from mha_core.interventions.attribution import (
-    SHOWN,
-    HeadOutputs,
-    Writer,
-    by_writer,
-    check_size,
-    followed_again,
-    rounding,
-)
-from mha_core.interventions.traced_model import check_same, check_trace, transformers_model
-from mha_core.sources.huggingface import forward_pass, switches
+from mha_core.errors import MhaError, Phrase
+from mha_core.interventions.attribution import SHOWN, HeadOutputs, Writer, by_writer, check_size, rounding
+from mha_core.interventions.traced_model import check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface.logits import word_of
-from mha_core.traces.indices import LAYER, index
-from mha_core.traces.source import ModelSource
 from mha_core.traces.trace import AttentionTrace
+from mha_core.training.checkpoints import Trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +65,10 @@ class Ledger:
 def ledger(
     trace: AttentionTrace,
     *,
-    token: int | str = -1,
+    token: int | str | None = None,
     word: int | str | None = None,
     other: int | str | None = None,
-    source: str | PathLike[str] | nn.Module | huggingface.Model | None = None,
+    source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
     tokenizer: object = None,
 ) -> Ledger:
     """The logit of a word at a token, split by the parts of the model that wrote it.
@@ -89,89 +76,58 @@ def ledger(
     With the scale of each norm frozen, a logit is linear in the vectors that the embedding, the position,
     each head through W^O, each MLP and each bias added to the residual stream of its token:
     ``logit = Σ_i w_i · W_U``. The shares sum to torch's own logit up to 1e-5 of the sum of their sizes, in
-    half precision up to rounding.
+    half precision up to rounding. A small model has a logit of each possible answer to its question at the
+    token, ``(LN(z) Eᵀ + b) / T``, where z is what the heads of that question wrote.
 
     `word` is a word of the model's vocabulary or its id, by default the most probable one. With `other` the
     ledger is of the difference of both logits, as in "who prefers Mary to John?". `token` is the one after
-    which the word comes, or the hidden one of a masked model. All indices count from 0.
+    which the word comes, or the hidden one of a masked model, by default the last one; of a small model it is
+    the last pronoun or hidden word. All indices count from 0.
 
     The trace does not contain its model, so the model computes the text again while it is followed. By
     default it is loaded by its name; `source` is a model in memory, with its `tokenizer`, or another place of
     it.
 
-    Raises `MhaError` for a trace whose model is none of transformers with a language-model head, for a token
-    where it gives no answer, for a word that is none or several of its vocabulary, and for a stream that is
-    not a sum of what was written.
+    Raises `MhaError` for a trace whose model answers with no words, for a token where it gives no answer, for
+    a word that is none or several of its vocabulary, and for a stream that is not a sum of what was written.
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", the logit's direct terms.
     """
     check_trace(trace)
-    origin = trace.source.origin
-    if source is None and not isinstance(origin, ModelSource):
-        raise MhaError(
-            "A ledger is of the words that a Hugging Face model could write; this trace is of {source}. Its "
-            "scores are split by mha.attribution.",
-            source=trace.source.name,
-        )
-    text = trace.answered
-    at = text.index(token) if isinstance(token, str) else index("token", token, len(text), of=LAYER)
-    model = transformers_model(origin, source, tokenizer, answers=True)
     check_size(trace.layers)
     with devices.memory_errors(Phrase("This ledger")):
-        with forward_pass.keeping_result() as results:
-            decomposition, again, words, close = followed_again(trace, model, tokenizer, answers=[at])
-        check_same(trace, again, close)
-        logits = results[0].logits[0]
-        row = logits[at if len(logits) == len(text) else 0].detach().float()
-        number = int(row.argmax()) if word is None else _word(model, word)
-        numbers = [number] if other is None else [number, _word(model, other)]
-        heads = HeadOutputs(again)
+        run = run_again(trace, source, tokenizer, answer=True, token=token)
+        answered, heads = run.answered, HeadOutputs(run.trace)
+        assert answered is not None  # it was asked for
+        scores, vocabulary = answered.scores, answered.vocabulary
+        number = vocabulary.number(word, scores, "word")
+        numbers = [number] if other is None else [number, vocabulary.number(other, scores, "other")]
         try:
-            with torch.no_grad(), decomposition:
-                chosen = results[0].logits[0][:, torch.tensor(numbers, device=row.device)]
+            with torch.no_grad(), run.decomposition:
+                chosen = answered.logits[torch.tensor(numbers, device=scores.device)]
             with torch.inference_mode(False), torch.enable_grad():
-                place = (at if len(logits) == len(text) else 0,)
-                parts = decomposition.contributions(chosen, [place], heads.of_leaf)
+                parts = run.decomposition.contributions(chosen, [()], heads.of_leaf)
         except NoDecomposition as reason:
             raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None
-    what = Phrase("Logits of this model")
-    writers, vectors = by_writer(parts, heads, words, len(trace.layers), again, what)
-    n_layers = len(trace.layers)
+    n_layers, what = len(trace.layers), Phrase("Logits of this model")
+    writers, vectors = by_writer(parts, heads, run.ids, n_layers, run.trace, what)
     writers = tuple(Writer("end") if writer.layer == n_layers else writer for writer in writers)
     shares = vectors[:, 0] - (vectors[:, 1] if len(numbers) > 1 else 0.0)
-    logit = float(row[number] - (row[numbers[1]] if len(numbers) > 1 else 0.0))
-    size = max(np.abs(vectors).sum(0).max(), float(row.abs().max()))
-    if not abs(shares.sum() - logit) <= rounding(again) * size:
+    logit = float(scores[number] - (scores[numbers[1]] if len(numbers) > 1 else 0.0))
+    size = max(np.abs(vectors).sum(0).max(), float(scores[scores.isfinite()].abs().max()))
+    if not abs(shares.sum() - logit) <= rounding(run.trace) * size:
         raise MhaError(
             "This logit cannot be split by who wrote it: what was written makes {computed:.7g}, and the "
             "model computed {logit:.7g}.",
             computed=float(shares.sum()),
             logit=logit,
         )
-    named = [word_of(model.tokenizer, one) for one in numbers]
+    named = [vocabulary.word(one) for one in numbers]
     return Ledger(
-        at,
+        answered.at,
         named[0],
         named[1] if len(named) > 1 else None,
         writers,
         shares,
         logit,
-        float(row.softmax(-1)[number]),
+        float(scores.softmax(-1)[number]),
     )
-
-
-def _word(model: huggingface.Model, word: int | str) -> int:
-    """The id of a word of the vocabulary."""
-    n_words = model.module.config.get_text_config(decoder=True).vocab_size
-    if isinstance(word, bool) or not isinstance(word, int | str):
-        raise MhaError("A word is a text or its id in the vocabulary; got {word}.", word=shown(word))
-    if isinstance(word, int):
-        return index("word", word, n_words, of=Phrase("vocabulary"))
-    found: Sequence[Any] = () if model.tokenizer is None else switches.words_of(model.tokenizer, word)
-    if len(found) == 0:
-        raise MhaError(
-            "The model has no single word “{word}”. Words of this model: {some}. A word in the middle of a "
-            "text often begins with a space.",
-            word=word,
-            some=", ".join(word_of(model.tokenizer, number) for number in range(min(3, n_words))),
-        )
-    return int(found[0])

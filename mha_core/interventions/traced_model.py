@@ -1,20 +1,194 @@
-"""Finds the model of a trace, which the trace does not contain, and checks that its numbers are the same."""
+"""Finds the model of a trace, which the trace does not contain, and runs it once more.
 
+Its numbers must be those of the trace.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mha_core.errors import MhaError, named_type
-from mha_core.sources import mini
+from mha_core.attention.module import AttentionSpec
+from mha_core.capture.decomposition import Decomposition
+from mha_core.errors import MhaError, listed, named_type
+from mha_core.interventions.vocabulary import Vocabulary, of_answers, of_tokenizer
+from mha_core.sources import mini, random_weights
+from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.tokenizer import INPUTS
-from mha_core.traces.source import MiniSource, ModelSource, Source
+from mha_core.traces.indices import LAYER, index
+from mha_core.traces.source import MiniSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
+from mha_core.training.lexicon import lexicon
 
 CLOSE = 1e-3  # largest difference of a text in two passes, or alone and in a batch
 HALF_CLOSE = 5e-2
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """The `logits` of all words at a token, as the model computed them, and its vocabulary.
+
+    `scores` are the same in single precision, −∞ for words that are no answer.
+    """
+
+    at: int
+    logits: Tensor
+    scores: Tensor
+    vocabulary: Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The trace of a second run, what its tensors are made of, and its answer at one token if it was asked.
+
+    `ids` are the tokens that a model of transformers has read. A small model has embeddings of words alone,
+    so it has none.
+    """
+
+    trace: AttentionTrace
+    decomposition: Decomposition
+    ids: Sequence[Tensor] = ()
+    answered: Answered | None = None
+
+
+def run_again(
+    trace: AttentionTrace,
+    source: object,
+    tokenizer: object,
+    *,
+    answer: bool = False,
+    token: int | str | None = None,
+    follow: bool = True,
+) -> Again:
+    """Run the model of a trace once more; `follow` keeps for each tensor the sum that makes it.
+
+    With `answer` the run has the logits at a `token`, by default at the last one where the model answers.
+    Raises `MhaError` for a trace whose numbers cannot be computed again, and for a model that computes other
+    ones.
+    """
+    origin = trace.source.origin
+    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
+        trained: Any = source or trained_of(origin)
+        sums = Decomposition(_names(trained.model))
+        with torch.inference_mode(False), torch.no_grad(), sums if follow else nullcontext():
+            again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
+            answered = _small_answer(trained, again, token) if answer else None
+        check_same(trace, again, CLOSE)
+        return Again(again, sums, (), answered)
+    if source is not None or isinstance(origin, ModelSource):
+        return _of_transformers(
+            trace, transformers_model(origin, source, tokenizer, answers=answer), answer, token, follow
+        )
+    if isinstance(origin, RandomSource) and not answer:
+        sums = Decomposition({})
+        with torch.inference_mode(False), torch.no_grad(), sums:
+            again = _drawn(trace, origin)
+        check_same(trace, again, CLOSE)
+        return Again(again, sums)
+    raise MhaError(
+        "Logits are of a model that answers, and the source of this trace ({source}) answers nothing."
+        if answer
+        else "A score is split by following its model, and the source of this trace ({source}) runs nothing.",
+        source=trace.source.name,
+    )
+
+
+def _of_transformers(
+    trace: AttentionTrace, model: huggingface.Model, answer: bool, token: int | str | None, follow: bool
+) -> Again:
+    text, target = text_of(trace), target_of(model, trace)
+    if token is not None:
+        token = _position(trace, token)
+    inputs = huggingface.reading(model, text, target=target, edited=True).inputs
+    ids = [tensor for name, tensor in inputs.items() if name in ("input_ids", "decoder_input_ids")]
+    sums = Decomposition(_names(model.module), ids)
+    asked = answers_at(model, token) if answer else False
+    mode = sums if follow else nullcontext()
+    with torch.inference_mode(False), torch.no_grad(), mode, forward_pass.keeping_result() as results:
+        again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=asked)
+    check_same(trace, again, CLOSE if model.dtype == "float32" else HALF_CLOSE)
+    if not answer:
+        return Again(again, sums, ids)
+    at, rows = answering_token(again, token, "token"), results[0].logits
+    with torch.no_grad(), mode:
+        logits = rows[0, at if rows.shape[1] == len(again.answered) else -1]
+    vocabulary = of_tokenizer(model.tokenizer)
+    return Again(again, sums, ids, Answered(at, logits, logits.detach().float(), vocabulary))
+
+
+def _small_answer(trained: Trained, trace: AttentionTrace, token: int | str | None) -> Answered:
+    at = answering_token(trace, token if token is None else _position(trace, token), "token")
+    words, place = lexicon(trained.plan.language), trained.model.bias.device
+    tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
+    question, spelled = mini.asked(trained, tokens, numbers, at)
+    model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
+    passed = model(torch.tensor([numbers], device=place), rules=rules)
+    logits = model.answer_logits(passed, question, [at])[0, 0]
+    scores = torch.full_like(logits.detach(), -torch.inf)
+    scores[list(spelled)] = logits.detach()[list(spelled)]
+    return Answered(at, logits, scores, of_answers(words, spelled))
+
+
+def answers_at(model: huggingface.Model, token: int | str | None) -> bool | list[int | str]:
+    """The tokens at which a model of transformers is asked: this one, or all hidden ones, or the last."""
+    return [token] if token is not None else True if model.writes == "masked" else [-1]
+
+
+def _position(trace: AttentionTrace, token: int | str) -> int:
+    text = trace.answered
+    return text.index(token) if isinstance(token, str) else index("token", token, len(text), of=LAYER)
+
+
+def answering_token(trace: AttentionTrace, token: int | str | None, name: str) -> int:
+    """The position of a token with an answer, by default the last of the most interesting ones.
+
+    Raises `MhaError`, with the `name` of the argument, for another token.
+    """
+    answered = [place for place, answer in enumerate(trace.answers) if answer is not None]
+    if not answered:
+        raise MhaError("The model answers at no token of this text; hide a word of it.")
+    if token is None:
+        return max(mini.main_tokens(trace) or answered)
+    n_tokens = len(trace.answered)
+    place = trace.answered.index(token) if isinstance(token, str) else token
+    if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:
+        return place % n_tokens
+    raise MhaError(
+        "{name} is a token at which the model answers: {answered}; got {token:.60}.",
+        name=name,
+        answered=listed(answered, "or"),
+        token=repr(token),
+        fixes=tuple({name: place} for place in answered[-3:]),
+    )
+
+
+def _names(module: nn.Module) -> dict[int, str]:
+    """The names of a model's parameters and buffers, by their memory addresses."""
+    named = (*module.named_buffers(), *module.named_parameters())
+    return {tensor.untyped_storage().data_ptr(): name for name, tensor in named}
+
+
+def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
+    """The same random weights again, with the sizes of the trace."""
+    first = trace.layer(0)
+    assert first.d_model is not None  # a layer of random weights has its X
+    sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
+    drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
+    return random_weights.follow(
+        trace.tokens,
+        AttentionSpec(*sizes),
+        seed=origin.seed,
+        layers=len(trace.layers),
+        position=origin.position,
+        mask=first.rule.mask if drawn_by_hand else origin.mask,
+        device=origin.device,
+        edits=trace.edits,
+    )
 
 
 def trained_of(origin: Source) -> Trained:

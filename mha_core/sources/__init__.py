@@ -188,8 +188,9 @@ def trace_many(
     a list with one target for each text. Transformers models read up to `batch` texts in one pass, padded to
     the longest one, with the padding masked. Each weight differs by at most 1e-5 from that of the same text
     alone, and each other number by at most 1e-5 of the largest number of its matrix (in half precision, by
-    its rounding). Texts are read one by one if a trial of two texts shows a larger difference, and by sources
-    that read one text at a time. At most four batches of texts are read ahead.
+    its rounding). Texts are read one by one if a trial of two texts shows a larger difference, by sources
+    that read one text at a time, and with `edits` or `answers`, which are the same for each text. At most
+    four batches of texts are read ahead.
 
     Raises `MhaError` as `trace` does, with the number of the text, when it reaches that text.
     """
@@ -207,10 +208,6 @@ def trace_many(
     targets = settings.pop("target", None)
     if isinstance(targets, str) or not isinstance(targets, Iterable | None):
         raise MhaError("target has one for each text, as in a list; got {type}.", type=named_type(targets))
-    if settings.get("answers", False) is not False:
-        raise MhaError("Answers are of one text; trace each by itself: mha.trace(text, answers=True).")
-    if "edits" in settings:
-        raise MhaError("Edits name the tokens of one text; trace each by itself: mha.trace(text, edits=…).")
     in_range("batch", batch, 1, MAX_BATCH)
     if reduce is not None and not callable(reduce):
         raise MhaError(
@@ -233,9 +230,10 @@ def outcomes_of(
     """As `trace_many`, with the `MhaError` of a text that cannot be traced in place of its result."""
     if _is_built_in(source):
         return _one_by_one(texts, source, settings, reduce)
-    limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
-    ready = model.model_of(source, **settings)
-    return batches.outcomes(ready, texts, targets=targets, batch=batch, reduce=reduce, **limit)
+    asked = {name: settings.pop(name, None) for name in ("limit", "edits", "answers", "max_bytes")}
+    reading = {name: value for name, value in asked.items() if value not in (None, False)}
+    ready = model.model_of(source, answers="answers" in reading, **settings)
+    return batches.outcomes(ready, texts, targets=targets, batch=batch, reduce=reduce, **reading)
 
 
 def weights_digest(source: str | PathLike[str] | nn.Module, **settings: Any) -> str:

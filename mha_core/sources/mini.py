@@ -158,6 +158,19 @@ def guesses(words: Lexicon) -> dict[int, str]:
     return {words.number[word]: word for word in words.known}
 
 
+def asked(trained: Trained, tokens: Tokens, numbers: Sequence[int], at: int) -> tuple[str, dict[int, str]]:
+    """The question that a small model answers at a token, and the possible answers by their ids.
+
+    A decoder is asked for the next word, a hidden word for itself, any other word for its noun.
+    """
+    words = lexicon(trained.plan.language)
+    if trained.plan.shape.is_decoder:
+        return NEXT_WORD, guesses(words)
+    if numbers[at] == words.number[HIDDEN]:
+        return HIDDEN_WORD, guesses(words)
+    return "noun", choices(tokens, numbers)
+
+
 def appended(text: str, word: str) -> str:
     """A text and one of the words that a decoder can say next, written as people write it.
 

@@ -1,4 +1,4 @@
-"""How traces show themselves: the one door to the rooms above, which import the traces.
+"""How traces show themselves and run their models: the one door to the rooms above, which import the traces.
 
 Each import stands inside the function that needs it. No other file below those rooms imports them.
 """
@@ -23,6 +23,13 @@ def view(trace: "AttentionTrace", **options: Any) -> "HeadView":
     from mha_core.export import head_view
 
     return head_view.view(trace, **options)
+
+
+def logits(trace: "AttentionTrace", *asked: Any, **options: Any) -> "pd.DataFrame":
+    """The logits of words at a token, with the arguments of `AttentionTrace.logits`."""
+    from mha_core.interventions import logits
+
+    return logits.logits(trace, *asked, **options)
 
 
 def scene_of(traces: "Sequence[AttentionTrace]", focus: "Focus") -> "Scene":

@@ -258,6 +258,33 @@ class AttentionTrace:
             dims, coords = ["layer", *dims], {"layer": list(numbers), **coords}
         return xarray.DataArray(values, coords, dims, name, self._attributes())
 
+    def logits(
+        self,
+        token: int | str | None = None,
+        words: Sequence[int | str] | None = None,
+        *,
+        source: object = None,
+        tokenizer: object = None,
+    ) -> "pd.DataFrame":
+        """The logits of words at a token: word, id, logit and probability, the most probable word first.
+
+        ``softmax(logits)`` are the probabilities among all words with which the model answers there. `words`
+        are some of them or their ids, in the order of the rows; the default is all. `token` is the one after
+        which the word comes, or the hidden one of a masked model, by default the last one. A small model
+        answers a question at each word: by default it is asked at the last pronoun or hidden word. After
+        edits they are the logits with these edits, so ``trace.logits(words=["cat"])`` of two traces shows
+        what an edit does to your word.
+
+        A trace does not contain its model, which therefore reads the text once more. By default it is loaded
+        by its name; `source` is a model in memory, with its `tokenizer`, or another place of it.
+        ``frame.attrs["at"]`` is the position of the token.
+
+        Raises `MhaError` for a trace whose model answers with no words, for a model that now computes other
+        numbers, for a token where it gives no answer, and for a word that is none or several of its
+        vocabulary.
+        """
+        return showing.logits(self, token, words, source=source, tokenizer=tokenizer)
+
     def figure(self, name: str = "weights", *, layer: int = 0, head: int | None = None) -> "go.Figure":
         """One matrix as a plotly figure with values on hover; ``.write_html("a.html")`` saves it.
 

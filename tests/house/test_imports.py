@@ -31,7 +31,8 @@ TABLE = {
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:xarray"
     f" type:plotly type:mha_core.export.head_view {MATHS}",
     "mha_core/traces/showing.py": "type:pandas type:plotly type:mha_core.focus.focus type:mha_core.traces.*"
-    " late:mha_core.export.* late:mha_core.figures.* late:mha_core.scene.* late:mha_core.static.*",
+    " late:mha_core.export.* late:mha_core.figures.* late:mha_core.interventions.* late:mha_core.scene.*"
+    " late:mha_core.static.*",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",

@@ -20,6 +20,48 @@ def made(family: str):
     return model, tokenizer, text
 
 
+@pytest.mark.parametrize(
+    ("text", "architecture"),
+    [
+        ("The animal didn't cross the street because it was too tired.", "glass-box"),
+        ("The animal didn't cross the street because it was too tired.", "standard"),
+        ("The [MASK] was tired.", "latent"),
+        ("The animal was", "decoder"),
+    ],
+)
+def test_of_a_small_model_the_answer_is_split_by_the_heads_that_are_asked(text, architecture):
+    trace = mha.trace(text, source="mini", architecture=architecture)
+    found = mha.ledger(trace)
+    word, share = trace.answers[found.token][0]
+    assert (found.word, found.probability) == (word, pytest.approx(share, rel=1e-5))
+    assert abs(found.gap) <= 1e-5 * np.abs(found.shares).sum()
+    heads = [s for w, s in zip(found.writers, found.shares, strict=True) if (w.kind, w.layer) == ("head", 1)]
+    asked = 1 if "it" in trace.tokens.pieces else 4  # the question about a noun is one head's
+    assert np.count_nonzero(heads) == asked
+
+
+def test_logits_are_those_of_torch_also_after_an_edit():
+    model, tokenizer, text = made("llama")
+    off = [mha.edits.Output(values=0.0, layer=0, heads=1)]
+    plain, edited = (mha.trace(text, source=model, tokenizer=tokenizer, edits=e) for e in ([], off))
+    of = {"source": model, "tokenizer": tokenizer}
+    with torch.no_grad():
+        theirs = model(**tokenizer(text, return_tensors="pt")).logits[0, 3]
+    found = plain.logits(3, **of)
+    np.testing.assert_allclose(found["logit"], theirs.sort(descending=True).values, atol=1e-5)
+    assert found["probability"].sum() == pytest.approx(1)
+    assert found["id"].tolist() == theirs.argsort(descending=True).tolist()
+    word = int(found["id"][2])
+    after = edited.logits(3, words=[word, found["word"][0]], **of)
+    assert after["word"].tolist() == [found["word"][2], found["word"][0]]
+    assert after["logit"][0] == pytest.approx(mha.ledger(edited, token=3, word=word, **of).logit, rel=1e-6)
+    assert after["logit"][0] != pytest.approx(float(theirs[word]), rel=1e-4)
+    small = mha.trace("The animal was tired because it was too tired.", source="mini")
+    answer = small.logits("it")
+    assert answer["word"][0] == small.answers[small.tokens.index("it")][0][0]
+    assert set(answer["word"]) == {"[CLS]", *small.tokens.pieces}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_shares_sum_to_the_logit_that_torch_computes(family):
     model, tokenizer, text = made(family)
@@ -68,13 +110,21 @@ def test_what_has_no_ledger_is_refused_with_the_reason():
     trace = mha.trace(text, source=model, tokenizer=tokenizer)
     for asked, said in (
         ({"word": "no word"}, "no single word"),
-        ({"word": 10**6}, "vocabulary has words 0 to"),
+        ({"word": 10**6}, "its number from 0 to"),
         ({"token": 9}, "tokens 0 to 5"),
     ):
         with pytest.raises(MhaError, match=said):
             mha.ledger(trace, source=model, tokenizer=tokenizer, **asked)
-    with pytest.raises(MhaError, match=r"mha\.attribution"):
+        with pytest.raises(MhaError, match=said):
+            trace.logits(asked.get("token"), [asked.get("word", 0)], source=model, tokenizer=tokenizer)
+    with pytest.raises(MhaError, match="answers nothing"):
         mha.ledger(mha.trace("How are you?", h=2, d_model=8))
+    with pytest.raises(MhaError, match="words are several"):
+        trace.logits(words="yes", source=model, tokenizer=tokenizer)
+    with pytest.raises(MhaError, match=r"has no head that writes words \(GPT2Model\)"):
+        mha.trace(text, source=model.transformer, tokenizer=tokenizer).logits(
+            source=model.transformer, tokenizer=tokenizer
+        )
     capped, tokenizer, text = made("gemma2")  # its logits go through tanh
     trace = mha.trace(text, source=capped, tokenizer=tokenizer)
     with pytest.raises(MhaError, match=r"not linear .*tanh"):

@@ -155,12 +155,20 @@ def test_a_trace_carries_its_edits_into_captions_files_and_copies(tmp_path):
     assert mha.trace(TIRED, source="mini").edits == ()
 
 
+def test_many_texts_have_the_same_edits():
+    off = [edits.Hide(rows="it", keys="animal")]
+    texts = [TIRED, "The animal saw that it was tired."]
+    for text, trace in zip(texts, mha.trace_many(texts, source="mini", edits=off), strict=True):
+        alone = mha.trace(text, source="mini", edits=off)
+        assert (trace.edits, trace.answers) == (alone.edits, alone.answers)
+    with pytest.raises(MhaError, match="Text 2: "):
+        list(mha.trace_many([TIRED, "No pronoun."], source="mini", edits=off))
+
+
 def test_sources_that_do_not_compute_refuse_edits():
     q = torch.randn(2, 3, 4)
     with pytest.raises(TypeError):
         mha.from_tensors(q, q, q, edits=[edits.Output()])
-    with pytest.raises(MhaError, match="trace each by itself"):
-        list(mha.trace_many(["a b"], source="mini", edits=[edits.Output()]))
     with pytest.raises(MhaError, match="edits is a list"):
         mha.trace("a b", edits={"heads": 1})
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, repeat, zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,16 +45,18 @@ def outcomes(
     batch: int,
     reduce: Callable[[AttentionTrace], object] | None = None,
     limit: int = MAX_TOKENS,
+    **asked: Any,
 ) -> Iterator:
     """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
 
     Texts are padded on the right and hidden from each other. Each trace equals that of `follow` up to
     rounding. If a trial of two texts shows a larger difference, or the model has a target, texts are read one
-    by one. `targets` has one for each text. With `reduce` its result is yielded in place of each trace, and
-    in place of a text that `follow` refuses its `MhaError`.
+    by one, and so they are where more is `asked` of `follow`, such as edits. `targets` has one for each text.
+    With `reduce` its result is yielded in place of each trace, and in place of a text that `follow` refuses
+    its `MhaError`.
     """
     reduce = reduce or (lambda trace: trace)
-    together = batch > 1 and targets is None and _texts_are_independent(model)
+    together = batch > 1 and targets is None and not asked and _texts_are_independent(model)
     pairs: Iterator[tuple] = zip(texts, repeat(None)) if targets is None else _pairs(texts, targets)
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         if together:
@@ -63,7 +65,7 @@ def outcomes(
             )
             continue
         for text, target in ahead:
-            trace = _outcome(follow, model, text, target=target, limit=limit)
+            trace = _outcome(follow, model, text, target=target, limit=limit, **asked)
             yield trace if isinstance(trace, MhaError) else reduce(trace)
 
 
