@@ -9,7 +9,7 @@ and must equal the tensor.
 Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -163,6 +163,12 @@ class Decomposition(TorchDispatchMode):
         if node is None:
             raise NoDecomposition("what they are made of was not seen")
         return _Sum(node, heads).contributions(places)
+
+    def added_by(
+        self, leaves: Collection[Leaf], tensor: Tensor, heads: Callable[[Leaf], Tensor | None]
+    ) -> Tensor:
+        """The part of a tensor that these written vectors add, in its shape."""
+        return _Sum(self._nodes[tensor], heads).added_by(leaves)
 
     # The nodes of tensors
 
@@ -414,6 +420,18 @@ class _Sum:
             for (node, (leaf, written)), of_writer in zip(starts.items(), added, strict=True)
             for head, numbers in enumerate(torch.stack(of_writer, 1))
         ]
+
+    def added_by(self, leaves: Collection[Leaf]) -> Tensor:
+        """The tensor with all other written vectors 0."""
+        starts, values = self._starts(), {}
+        with torch.no_grad():
+            for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
+                if node in starts:
+                    leaf, written = starts[node]
+                    values[node] = written.sum(0) * (leaf in leaves)
+                else:
+                    values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
+        return values[self._root]
 
     def _last(self, starts: Mapping[Node, object]) -> set[Leaf]:
         """The constants that were added to the sum of all written vectors, not to a part of it."""

@@ -319,7 +319,7 @@ def by_writer(
     for part in parts:
         if part.leaf.constant and not part.vectors.any():  # memory filled with zeros
             continue
-        writer = _writer(part, heads, words, layer, trace)
+        writer = writer_of(part, heads, words, layer, trace)
         vectors[writer] = vectors.get(writer, 0.0) + part.vectors[0].cpu().numpy()
     if {writer.kind for writer in vectors} <= {"mlp", "block", "bias"}:
         operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
@@ -342,9 +342,10 @@ def _order(writer: Writer) -> tuple:
     )
 
 
-def _writer(
+def writer_of(
     part: Contribution, heads: HeadOutputs, words: Sequence[Tensor], layer: int, trace: AttentionTrace
 ) -> Writer:
+    """The part of the model that has written a contribution to the input of a layer."""
     leaf = part.leaf
     if leaf.ids is not None:
         is_word = not words or any(torch.equal(leaf.ids.flatten(), ids.flatten()) for ids in words)

@@ -3,7 +3,7 @@
 >>> mha.ledger(trace, token=-1, word=" mat").frame().head()  # doctest: +SKIP
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
@@ -12,13 +12,23 @@ import torch
 from torch import nn
 
 from mha_core import device as devices
-from mha_core.capture.decomposition import NoDecomposition
+from mha_core.capture.decomposition import Contribution, NoDecomposition
 from mha_core.errors import MhaError, Phrase
-from mha_core.interventions.attribution import SHOWN, HeadOutputs, Writer, by_writer, check_size, rounding
-from mha_core.interventions.traced_model import check_trace, run_again
+from mha_core.interventions.attribution import (
+    SHOWN,
+    HeadOutputs,
+    Writer,
+    by_writer,
+    check_size,
+    rounding,
+    writer_of,
+)
+from mha_core.interventions.traced_model import Again, Answered, check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
+
+LOGITS = Phrase("Logits of this model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +102,14 @@ def ledger(
     a word that is none or several of its vocabulary, and for a stream that is not a sum of what was written.
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", the logit's direct terms.
     """
-    check_trace(trace)
-    check_size(trace.layers)
     with devices.memory_errors(Phrase("This ledger")):
-        run = run_again(trace, source, tokenizer, answer=True, token=token)
-        answered, heads = run.answered, HeadOutputs(run.trace)
-        assert answered is not None  # it was asked for
+        run, answered, heads = _followed(trace, token, source, tokenizer)
         scores, vocabulary = answered.scores, answered.vocabulary
         number = vocabulary.number(word, scores, "word")
         numbers = [number] if other is None else [number, vocabulary.number(other, scores, "other")]
-        try:
-            with torch.no_grad(), run.decomposition:
-                chosen = answered.logits[torch.tensor(numbers, device=scores.device)]
-            with torch.inference_mode(False), torch.enable_grad():
-                parts = run.decomposition.contributions(chosen, [()], heads.of_leaf)
-        except NoDecomposition as reason:
-            raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None
-    n_layers, what = len(trace.layers), Phrase("Logits of this model")
-    writers, vectors = by_writer(parts, heads, run.ids, n_layers, run.trace, what)
-    writers = tuple(Writer("end") if writer.layer == n_layers else writer for writer in writers)
+        parts = _parts(run, answered, heads, numbers)
+    writers, vectors = by_writer(parts, heads, run.ids, len(trace.layers), run.trace, LOGITS)
+    writers = tuple(Writer("end") if writer.layer == len(trace.layers) else writer for writer in writers)
     shares = vectors[:, 0] - (vectors[:, 1] if len(numbers) > 1 else 0.0)
     logit = float(scores[number] - (scores[numbers[1]] if len(numbers) > 1 else 0.0))
     size = max(np.abs(vectors).sum(0).max(), float(scores[scores.isfinite()].abs().max()))
@@ -131,3 +130,53 @@ def ledger(
         logit,
         float(scores.softmax(-1)[number]),
     )
+
+
+def written(
+    trace: AttentionTrace,
+    writer: Writer,
+    *,
+    token: int | str | None = None,
+    source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
+    tokenizer: object = None,
+) -> pd.DataFrame:
+    """The share that a writer of a ledger, other than a head, has in the logit of every word.
+
+    The word that it raises most is first, and the one that it lowers most is last. Arguments and errors are
+    those of `ledger`.
+    """
+    with devices.memory_errors(Phrase("This ledger")):
+        run, answered, heads = _followed(trace, token, source, tokenizer)
+        at_end = replace(writer, kind="bias", layer=len(trace.layers)) if writer.kind == "end" else writer
+        parts = _parts(run, answered, heads, [int(answered.scores.argmax())])
+        leaves = {
+            part.leaf
+            for part in parts
+            if writer_of(part, heads, run.ids, len(trace.layers), run.trace) == at_end
+        }
+        shares = run.decomposition.added_by(leaves, answered.logits, heads.of_leaf)
+    numbers = answered.scores.isfinite().nonzero().flatten()
+    numbers = numbers[shares[numbers].argsort(descending=True)]
+    words = [answered.vocabulary.word(number) for number in numbers.tolist()]
+    return pd.DataFrame({"word": words, "share": shares[numbers].tolist()})
+
+
+def _followed(
+    trace: AttentionTrace, token: int | str | None, source: object, tokenizer: object
+) -> tuple[Again, Answered, HeadOutputs]:
+    check_trace(trace)
+    check_size(trace.layers)
+    run = run_again(trace, source, tokenizer, answer=True, token=token)
+    assert run.answered is not None  # it was asked for
+    return run, run.answered, HeadOutputs(run.trace)
+
+
+def _parts(run: Again, answered: Answered, heads: HeadOutputs, numbers: list[int]) -> list[Contribution]:
+    """The contribution of each written vector to the logits of these words."""
+    try:
+        with torch.no_grad(), run.decomposition:
+            chosen = answered.logits[torch.tensor(numbers, device=answered.logits.device)]
+        with torch.inference_mode(False), torch.enable_grad():
+            return run.decomposition.contributions(chosen, [()], heads.of_leaf)
+    except NoDecomposition as reason:
+        raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None

@@ -12,6 +12,7 @@ from mha_core import AttentionTrace, Attribution, Ledger, MhaError, Writer, attr
 from mha_core.analysis.frames import Origin
 from mha_core.figures.bars import bars
 from mha_core.focus import token_names
+from mha_core.interventions.ledger import written
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import charts, compute, heatmaps, model_source, state
@@ -22,6 +23,7 @@ FOLD, LEDGER = "why", "ledger"  # the keys of the folds
 MAX_WRITERS = 12  # named on each side
 MAX_TERMS = 5  # put into words
 MAX_BARS = 16  # of a ledger; the others are added up
+MAX_WORDS = 3  # that a part raises or lowers most
 ROW, EDGE = 24, 90  # pixels of the matrix
 
 
@@ -150,12 +152,20 @@ def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
     return notes
 
 
+def has_ledger(scene: Scene, trace: AttentionTrace, token: int) -> bool:
+    """Whether the model may answer at a token; of a model of transformers only its run tells."""
+    return scene.source == "model" or (
+        scene.source != "file" and bool(trace.answers and trace.answers[token])
+    )
+
+
 def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
     """Run the model again and draw how much each of its parts adds to the logit of a word at this token.
 
-    It is the most probable word, or one that the reader types, alone or compared with a second one.
+    It is the most probable word, or one that the reader types, alone or compared with a second one. A click
+    on the bar of a head leads to the head, a click on another one says which words that part writes.
     """
-    if not scene.ask_model:  # the model is in memory without the layer that scores words
+    if scene.source == "model" and not scene.ask_model:  # it is in memory without the layer that scores words
         st.button(t("ledger.ask"), key="ledger_ask", on_click=state.go, kwargs={"ask_model": True})
         return
     with st.container(horizontal=True):
@@ -169,31 +179,83 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
-    _draw_ledger(trace, found)
+    _draw_ledger(scene, whole, found)
 
 
 def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
-    return in_turn(partial(ledger, trace, source=source, **asked))
+    found = partial(ledger, trace, source=source, **asked)
+    return in_turn(found) if model_source.is_third_party(trace) else found()
 
 
-def _draw_ledger(trace: AttentionTrace, found: Ledger) -> None:
-    """Draw the shares of a logit as bars, and say their sum."""
+def _draw_ledger(scene: Scene, trace: AttentionTrace, found: Ledger) -> None:
+    """Draw the shares of a logit as bars, and say their sum; a head that is not asked has none."""
     word, other = (None if one is None else literal(isolated(one)) for one in (found.word, found.other))
     if other is None:
         st.markdown(t("ledger.sum", word=word, logit=signed(found.logit), share=f"{found.probability:.1%}"))
     else:
         st.markdown(t("ledger.difference", word=word, other=other, logit=signed(found.logit)))
-    order = np.argsort(-np.abs(found.shares), kind="stable")
+    order = [at for at in np.argsort(-np.abs(found.shares), kind="stable") if found.shares[at]]
     few, rest = order[:MAX_BARS], order[MAX_BARS:]
     names = _names(trace, [found.writers[at] for at in few])
     values = [float(found.shares[at]) for at in few]
-    if len(rest):
+    if rest:
         names.append(t("ledger.rest", count=len(rest)))
         values.append(float(found.shares[rest].sum()))
-    table = pd.DataFrame({"value": values, "place": range(len(values))}, index=names)
+    table = pd.DataFrame({"value": values, "place": [*few, *[-1] * bool(rest)]}, index=names)
     title = t("ledger.title")
     alt = f"{title} {joined(f'{name} {value:.2f}' for name, value in zip(names, values, strict=True))}"
-    figure = bars(table, words=t("ledger.axis"), together=bool(len(rest)))
-    origin = Origin(text=trace.title, source=trace.source)
-    charts.draw(figure, key="ledger_bars", alt=alt, title=title, origin=origin, config=charts.BARS_CONFIG)
-    st.caption(t("ledger.exact", gap=f"{abs(found.gap):.0e}"))
+    # The key changes with what is drawn, so that a new chart does not keep the click on the one before.
+    at = scene.focus.layer, scene.focus.head, found.token, found.word, found.other
+    key = "-".join(map(str, ("ledger_bars", *at)))
+    charts.draw(
+        bars(table, words=t("ledger.axis"), together=bool(rest)),
+        key=key,
+        alt=alt,
+        title=title,
+        origin=Origin(text=trace.title, source=trace.source),
+        name="ledger",
+        config=charts.BARS_CONFIG,
+        on_select=lambda: _open_head(key, trace, found),
+        selection_mode="points",
+    )
+    if (picked := _clicked(key)) is not None and found.writers[picked].kind != "head":
+        _say_written(scene, trace, found, picked)
+    notes = [t("ledger.exact", gap=f"{abs(found.gap):.0e}"), t("ledger.click")]
+    st.caption(paragraph([*notes, t("ledger.not_asked")] if not found.shares.all() else notes))
+
+
+def _clicked(key: str) -> int | None:
+    """The writer whose bar was clicked last; None for that of all others."""
+    points = st.session_state.get(key, {}).get("selection", {}).get("points")
+    place = int(np.ravel(points[0]["customdata"])[0]) if points else -1
+    return None if place < 0 else place
+
+
+def _open_head(key: str, trace: AttentionTrace, found: Ledger) -> None:
+    """Move the page to the head whose bar was clicked."""
+    picked = _clicked(key)
+    if picked is not None and (writer := found.writers[picked]).kind == "head":
+        assert writer.layer is not None  # as of each head
+        kind = {"kind": trace.layers[writer.layer].kind} if len(trace.kinds) > 1 else {}
+        state.go(layer=_number(trace, writer.layer), head=(writer.head or 0) + 1, **kind)
+
+
+def _say_written(scene: Scene, trace: AttentionTrace, found: Ledger, picked: int) -> None:
+    """Say which words a part other than a head raises and lowers most."""
+    writer = found.writers[picked]
+    with st.spinner(t("why.computing")):
+        asked = {"source": _source(scene, trace), "writer": writer, "token": found.token}
+        raised, lowered = compute.once(trace, _ends, **asked)
+    if raised and lowered:
+        st.markdown(t("ledger.written", writer=_name(trace, writer), raised=raised, lowered=lowered))
+
+
+def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> list[str]:
+    """The words that a writer raises most, and those that it lowers most, with the numbers."""
+    found = partial(written, trace, writer, source=source, token=token)
+    frame = in_turn(found) if model_source.is_third_party(trace) else found()
+    ends = frame[frame.share > 0][:MAX_WORDS], frame[frame.share < 0][: -MAX_WORDS - 1 : -1]
+    return [
+        joined(f"*{literal(isolated(word))}* {signed(share, '+z.2f')}" for word, share in some.to_numpy())
+        for some in ends
+    ]

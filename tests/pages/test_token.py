@@ -12,6 +12,7 @@ import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
+from pages._kit import why
 from pages._kit.text import literal, number
 from pages.see._token import weights
 from pages.see._token.subject import Subject, filed, word
@@ -219,6 +220,23 @@ def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     monkeypatch.setattr(weights.st, "session_state", state)
     weights.clicked("bars")
     assert state["focus"].token == str(token)
+
+
+def test_a_small_models_answer_is_split_and_a_click_leads_to_the_head_that_wrote_it(opened_on, monkeypatch):
+    trace = mha.trace(Scene.text, source="mini", architecture="standard")
+    found = mha.ledger(trace)
+    app = opened_on(PAGE, "ledger", architecture="standard")
+    [drawn] = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
+    bars = dict(zip(drawn["data"][0]["y"], drawn["data"][0]["text"], strict=True))
+    assert len(bars) == np.count_nonzero(found.shares) < len(found.shares)  # one head is asked
+    assert bars["head 1 of layer 2"] == f"{found.shares.max():.4g}"
+    state = {
+        "bars": {"selection": {"points": [{"customdata": int(found.shares.argmax())}]}},
+        "focus": Focus(),
+    }
+    monkeypatch.setattr(why.st, "session_state", state)
+    why._open_head("bars", trace, found)
+    assert (state["focus"].layer, state["focus"].head) == (2, 1)
 
 
 def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on):
