@@ -48,7 +48,7 @@ def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: i
         with st.spinner(t("why.computing")):
             whole, number = _in_whole(scene, trace, layer)
             place = {"layer": number, "head": head, "query": query, "key": key}
-            why = compute.once(whole, _split, source=_source(scene, trace), **place)
+            why = compute.once(whole, _split, source=source_of(scene, trace), **place)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -65,7 +65,7 @@ def _in_whole(scene: Scene, trace: AttentionTrace, layer: int) -> tuple[Attentio
     return whole, [at for at, one in enumerate(whole.layers) if one.kind == kind][layer]
 
 
-def _source(scene: Scene, trace: AttentionTrace) -> object:
+def source_of(scene: Scene, trace: AttentionTrace) -> object:
     """The model of the trace, as it is in memory; None if the library has it."""
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
@@ -175,7 +175,7 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
     try:
         with st.spinner(t("why.computing")):
             whole, _ = _in_whole(scene, trace, 0)
-            found = compute.once(whole, _ledger, source=_source(scene, trace), **asked)
+            found = compute.once(whole, _ledger, source=source_of(scene, trace), **asked)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -244,7 +244,7 @@ def _say_written(scene: Scene, trace: AttentionTrace, found: Ledger, picked: int
     """Say which words a part other than a head raises and lowers most."""
     writer = found.writers[picked]
     with st.spinner(t("why.computing")):
-        asked = {"source": _source(scene, trace), "writer": writer, "token": found.token}
+        asked = {"source": source_of(scene, trace), "writer": writer, "token": found.token}
         raised, lowered = compute.once(trace, _ends, **asked)
     if raised and lowered:
         st.markdown(t("ledger.written", writer=_name(trace, writer), raised=raised, lowered=lowered))

@@ -32,6 +32,8 @@ with came_of_it if chosen else st.container():
     answered = changed_answers.asked(text, before, after, edits, scene=scene)
     if answered is not None:
         changed_answers.show(answered.before, answered.after, text.swaps)
+        if chosen:
+            changed_answers.of_word(scene, answered.before, answered.after)
 if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.PairSide(t("what_if.before"), before, layer, head, query)]

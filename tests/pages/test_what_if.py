@@ -27,6 +27,21 @@ def answers(app) -> list[str]:
     return [one.rpartition(" ")[0] for one in said]
 
 
+def test_a_word_of_your_own_has_its_probability_before_and_after(on_page):
+    app = on_page(edits=CUT)
+    app.text_input(key="what_if_word").set_value("Street").run()
+    cut = [edits.Hide(layer=1, rows=8, keys=2)]
+    shares = [
+        mha.trace(Scene.text, source="mini", edits=given).logits(words=["street"])["probability"][0]
+        for given in ([], cut)
+    ]
+    before, after = map(number, shares)
+    said = f"The probability of **street** at **it**: {before} → {after}"
+    assert said in [one.value for one in app.markdown]
+    app.text_input(key="what_if_word").set_value("zebra").run()
+    assert "no single word" in app.info[0].value
+
+
 @pytest.fixture
 def pictured(heatmaps):
     """`pictured(app, "what-if-output", before=…)`: these matrices are drawn."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, effects
+from mha_core import AttentionTrace, MhaError, effects
 from mha_core.attention.edits import Edit
 from mha_core.focus.focus import Focus
 from mha_core.scene import swaps
@@ -17,8 +17,10 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
-from pages._kit import answers, compute, heatmaps, model_source, state
-from pages._kit.text import isolated, literal, short, signed, t
+from mha_core.traces.source import ModelSource
+from pages._kit import answers, compute, heatmaps, state
+from pages._kit.text import isolated, literal, number, said, short, signed, t
+from pages._kit.why import source_of
 from pages._server.turns import in_turn
 from pages.understand._what_if.sides import Rearranged
 
@@ -73,9 +75,9 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         pairs = [(at, old, new) for at, old, new in pairs if at in first or old[0][0] != new[0][0]]
     labels, few = after.answered.labels, len(pairs) <= MAX_LINES
     if before is not after:
-        said = [one for one in pairs if few or one[0] in first]
+        told = [one for one in pairs if few or one[0] in first]
         with st.container(key="changed_answers"):
-            for at, old, new in sorted(said, key=lambda one: one[1][0][0] == one[2][0][0]):  # others first
+            for at, old, new in sorted(told, key=lambda one: one[1][0][0] == one[2][0][0]):  # others first
                 st.markdown(became(literal(isolated(labels[at])), old, new))
         if few:
             return
@@ -92,6 +94,36 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         st.table(table.map(literal), hide_index=True, border="horizontal")
     else:
         st.dataframe(table, hide_index=True)
+
+
+def of_word(scene: Scene, before: AttentionTrace, after: AttentionTrace) -> None:
+    """Ask for a word, and say its probability before and after the changes."""
+    word = st.text_input(
+        t("what_if.word"),
+        key="what_if_word",
+        placeholder=t("what_if.word"),
+        label_visibility="collapsed",
+        width=320,
+    )
+    if not word:
+        return
+    try:
+        shares = [
+            compute.once(one, _share, word=word, source=source_of(scene, one)) for one in (before, after)
+        ]
+    except MhaError as refusal:
+        st.info(literal(said(refusal)), icon=":material/block:")
+        return
+    (_, _, old), (named, token, new) = shares
+    facts = {"word": literal(_named(named)), "token": literal(isolated(token))}
+    st.markdown(t("what_if.word_share", before=number(old), after=number(new), **facts))
+
+
+def _share(trace: AttentionTrace, *, word: str, source: Any) -> tuple[str, str, float]:
+    """The word as the model writes it, the token where it is asked, and the word's probability there."""
+    ask = partial(trace.logits, words=[word], source=source)
+    frame = in_turn(ask) if isinstance(trace.source.origin, ModelSource) else ask()
+    return frame["word"][0], trace.answered.labels[frame.attrs["at"]], float(frame["probability"][0])
 
 
 def became(word: str, old: Answer, new: Answer) -> str:
@@ -170,13 +202,7 @@ def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
     def progress(done: int, total: int) -> None:
         bar.progress(done / total, t("what_if.effects_progress", done=done, total=total))
 
-    source: Any = None
-    if scene.source == "model":
-        entry = model_source.loaded_model(scene)
-        assert entry is not None  # its trace is on screen
-        source = entry.model
-    elif scene.source == "run":
-        source = compute.trainings().model(scene.run, scene.step)
+    source: Any = source_of(scene, trace)
     measure = partial(effects, trace, at=at, method="both", source=source, progress=progress)
     frame = in_turn(measure) if scene.source == "model" else measure()  # small models need no time
     place.empty()
