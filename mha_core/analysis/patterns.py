@@ -54,7 +54,7 @@ def block_of(layer: LayerTrace, rows: Rows) -> RowBlock[Rows]:
 
 
 def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
-    if layer.rule.mask is None:
+    if not layer.rule.hides:
         return None
     allowed = layer.allowed(rows=rows)
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums

@@ -16,7 +16,7 @@ def causal(n_query: int, n_key: int, size: int) -> Tensor:
 
     With more keys than queries, the queries are the last tokens, as in generation with a cache.
     """
-    return _offset(n_query, n_key) <= 0
+    return DISTANCES["causal"](_offset(n_query, n_key), size)
 
 
 def window(n_query: int, n_key: int, size: int) -> Tensor:
@@ -24,7 +24,7 @@ def window(n_query: int, n_key: int, size: int) -> Tensor:
 
     Source: Beltagy et al. 2020 (Longformer), section 3.1.
     """
-    return _offset(n_query, n_key).abs() <= size
+    return DISTANCES["window"](_offset(n_query, n_key), size)
 
 
 def streaming(n_query: int, n_key: int, size: int) -> Tensor:
@@ -69,7 +69,12 @@ MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
     "prefix": prefix,
     "padding": padding,
 }
+DISTANCES: dict[str, Callable[[Tensor, int], Tensor]] = {  # masks that know only how far away a key is
+    "causal": lambda offset, size: offset <= 0,
+    "window": lambda offset, size: offset.abs() <= size,
+}
 DEFAULT_SIZE = 2
+LONG = 4096  # tokens up to which a mask may be (query, key): 16 MB
 
 
 def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
@@ -129,6 +134,34 @@ def combine(
     if mask is None or key_padding is None:
         return mask if key_padding is None else key_padding
     return mask & key_padding.to(mask.device)
+
+
+def fields(mask: str | Tensor | None, *, n_heads: int, n_query: int, n_key: int) -> dict[str, Tensor]:
+    """The fields of a `ScoreRule` that hide what `mask` hides.
+
+    They take O(tokens) numbers where `is_square` is False: "causal" and "window" are then biases of −∞ by
+    distance, (head, n_query + n_key − 1), and "padding" is one row for all queries. Raises as `build` does.
+    """
+    if is_square(mask, max(n_query, n_key)):
+        table = build(mask, n_query, n_key)
+        return {} if table is None else {"mask": table}
+    if mask is None or isinstance(mask, Tensor) or build(mask, 1, 1) is None:
+        return {}
+    name, _, size = mask.partition(":")
+    reach = min(int(size or DEFAULT_SIZE), n_query + n_key)
+    if name == "padding":
+        return {"mask": padding(1, n_key, reach)}
+    visible = DISTANCES[name](torch.arange(1 - n_key, n_query), reach)
+    table = torch.zeros(n_query + n_key - 1).masked_fill(~visible, float("-inf"))
+    return {"distance_bias": table.repeat(n_heads, 1)}
+
+
+def is_square(mask: str | Tensor | None, n_tokens: int) -> bool:
+    """Whether `fields` has the mask as a (query, key) tensor: in a long text only one of another shape."""
+    if not isinstance(mask, str):
+        return mask is not None
+    name = mask.partition(":")[0]
+    return name != "full" and (n_tokens <= LONG or name not in {*DISTANCES, "padding"})
 
 
 def _offset(n_query: int, n_key: int) -> Tensor:

@@ -27,7 +27,7 @@ class ScoreRule:
     2. soft cap: ``s = cap · tanh(s / cap)`` (Gemma 2).
     3. bias: ``s = s + bias``, (…, head or 1, query, key). A bias that depends only on the distance, such
     as ALiBi or T5's, is kept as a table (head, n_query + n_key − 1) whose entry
-    ``[h, n − m + n_query − 1]`` belongs to query m and key n.
+    ``[h, n − m + n_query − 1]`` belongs to query m and key n; −∞ hides the keys at that distance.
     4. mask: hidden cells become −∞. Boolean, True where a query may look at a key,
        (…, head or 1, query, key) or (query, key).
     5. sinks: one more score for each head, which gets weight but has no value (gpt-oss). (head,)
@@ -108,18 +108,23 @@ class ScoreRule:
         if not self.tensors():
             return self
         self._check_sizes(n_query, n_key)
-        bias = self._crop(self.bias, heads, rows)
+        bias, mask = self._crop(self.bias, heads, rows), self._crop(self.mask, heads, rows)
         if self.distance_bias is not None:
             table = self.distance_bias[heads]
             positions = torch.arange(n_query, device=table.device)[rows]
             keys = torch.arange(n_key, device=table.device)
-            laid_out = table[:, keys - positions[:, None] + n_query - 1]
-            bias = laid_out if bias is None else bias + laid_out
+            places = keys - positions[:, None] + n_query - 1
+            if bool(((table == 0) | (table == HIDDEN)).all()):  # a mask and no bias
+                visible = (table == 0)[:, places]
+                mask = visible if mask is None else mask & visible
+            else:
+                laid_out = table[:, places]
+                bias = laid_out if bias is None else bias + laid_out
         return replace(
             self,
             bias=bias,
             distance_bias=None,
-            mask=self._crop(self.mask, heads, rows),
+            mask=mask,
             sinks=None if self.sinks is None else self.sinks[heads],
             patched_weights=self._crop(self.patched_weights, heads, rows),
             patched_outputs=self._crop(self.patched_outputs, heads, rows),
@@ -130,6 +135,12 @@ class ScoreRule:
         if allowed is None:
             return self
         return replace(self, mask=allowed if self.mask is None else self.mask & allowed)
+
+    @property
+    def hides(self) -> bool:
+        """Whether a key is hidden from a query, by the mask or by a distance whose bias is −∞."""
+        by_distance = self.distance_bias is not None and bool((self.distance_bias == HIDDEN).any())
+        return by_distance or self.mask is not None
 
     @property
     def is_plain(self) -> bool:

@@ -15,6 +15,7 @@ from mha_core.training.lexicon import HIDDEN, lexicon, normalized
 from mha_core.training.links import BE
 
 EVERYWHERE = frozenset({"before", "after"})  # questions that have an answer at every word
+LONG = 256  # tokens
 ADJECTIVES = frozenset({"adjective", "cue", "feeling"})  # kinds of words in a lexicon
 
 
@@ -22,12 +23,14 @@ def first_token(tokens: Tokens) -> int:
     """The position from 0 of the token to look at first: a pronoun, rather one after a noun that fits it.
 
     Without a pronoun it is a hidden word, a verb, an adjective, a form of "be", a noun or a word outside the
-    vocabulary, or else the first word.
+    vocabulary, or else the first word. A long text opens at its end, where a causal row has all its keys.
     """
     words = lexicon(language(tokens.text))
     spans = tokens.spans or [(0, 1)] * len(tokens)
     pieces = [normalized(piece.lstrip(MARKS)) for piece in tokens.pieces]
     typed = [at for at, (start, end) in enumerate(spans) if start < end and at not in tokens.special]
+    if len(tokens) > LONG:
+        return typed[-1] if typed else len(tokens) - 1
 
     def is_content(piece: str) -> bool:
         return piece in words.noun_forms or (any(map(str.isalpha, piece)) and piece not in words.number)

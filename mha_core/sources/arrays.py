@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
+from mha_core.attention import masks
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
@@ -89,7 +90,7 @@ def from_tensors(
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
     scale: float | None = None,
-    mask: Bool[Any, "*head query key"] | None = None,
+    mask: Bool[Any, "*head query key"] | str | None = None,
     bias: Real[Any, "*head query key"] | None = None,
     rule: ScoreRule | None = None,
     w_o: Float[Any, "*layer width d_model"] | Sequence[Float[Any, "width d_model"]] | None = None,
@@ -102,8 +103,9 @@ def from_tensors(
     as in q[0].
     `tokens` are the tokens of the queries. If the keys have other tokens, give them as `keys`: the layers are
     then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is True where a query may
-    look, and `bias` is added to the scores; both are the same for all layers. `rule` replaces `scale`, `mask`
-    and `bias`, and has further settings. `w_o` is W^O, h · d_v wide, one for each layer; transpose the weight
+    look, or a name as in `mha_core.trace`, such as "causal", which takes O(tokens) memory; `bias` is added to
+    the scores. Both are the same for all layers. `rule` replaces `scale`, `mask` and `bias`, and has further
+    settings. `w_o` is W^O, h · d_v wide, one for each layer; transpose the weight
     of an `nn.Linear` (.T).
 
     Raises `MhaError` where shapes, lengths or dtypes do not fit, and for numbers that are not finite or so
@@ -119,7 +121,8 @@ def from_tensors(
             "axis counts layers; of a batch give one item, as in q[0].",
             counts=listed(counts.values(), "comma"),
         )
-    rule = _rule(rule, scale, mask, bias)
+    sizes = {"n_heads": len(parts["q"][0]), "n_query": n_query, "n_key": n_key}
+    rule = _rule(rule, scale, mask, bias, **sizes)
     matrices = [None] * counts["q"] if w_o is None else _matrices(w_o, counts["q"])
     layers = []
     for number, (*tensors, matrix) in enumerate(zip(*parts.values(), matrices, strict=True)):
@@ -304,7 +307,7 @@ def _check_dtypes(number: int, tensors: dict[str, Tensor | None]) -> None:
         )
 
 
-def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> ScoreRule:
+def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any, **sizes: int) -> ScoreRule:
     if rule is not None:
         if not (scale is None and mask is None and bias is None):
             raise MhaError("rule replaces scale, mask and bias; leave these out, or rule.")
@@ -313,7 +316,9 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
                 "rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {rule:.80}.", rule=repr(rule)
             )
         return rule
-    mask = None if mask is None else _table("mask", mask)
+    hidden: dict[str, Tensor] = {}
+    if mask is not None:
+        hidden = masks.fields(mask, **sizes) if isinstance(mask, str) else {"mask": _table("mask", mask)}
     bias = None if bias is None else _table("bias", bias)
     if bias is not None and (bias.dtype == torch.bool or bias.isnan().any() or (bias == torch.inf).any()):
         raise MhaError("bias has to be numbers that are added to scores, at most −∞ among them.")
@@ -322,7 +327,7 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
             "scale is what q kᵀ is multiplied with, such as d_k ** -0.5: a number, not 0; got {scale}.",
             scale=repr(scale),
         )
-    return ScoreRule(scale=None if scale is None else float(scale), mask=mask, bias=bias)
+    return ScoreRule(scale=None if scale is None else float(scale), bias=bias, **hidden)
 
 
 def _is_factor(scale: Any) -> bool:

@@ -26,7 +26,7 @@ from mha_core.traces.trace import AttentionTrace
 
 MAX_LAYERS = 128
 MAX_BYTES = 2_000_000_000
-MAX_FLOPS = 2_000_000_000_000  # 16 layers of 4,096 tokens with h · d_k = d_model = 1,024; a minute on a core
+MAX_FLOPS = 4_000_000_000_000  # a layer of 32,768 tokens with h · d_k = d_model = 768; two minutes on a core
 BIAS_STD = 0.1
 
 
@@ -79,7 +79,7 @@ def trace(
     in_range("layers", layers, 1, MAX_LAYERS)
     one_of("position", position, positions.POSITIONS)
     tokens = words(text, limit=limit)
-    masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
+    masked = masks.is_square(mask, len(tokens))
     _check_cost(tokens, sizes, layers, masked=masked, max_bytes=max_bytes, max_flops=max_flops)
     settings: dict[str, Any] = {"position": position, "mask": mask, "device": device}
     return follow(tokens, spec, seed=seed, layers=layers, edits=checked(edits), **settings)
@@ -194,10 +194,12 @@ def follow(
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
     edits_by_layer = by_layer(edits, [site] * layers, modules=True)
     code = next((edit.code for edit in reversed(edits) if isinstance(edit, Position)), position)
-    rule = ScoreRule(
-        mask=masks.build(mask, n_tokens, n_tokens),
-        distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if code == "alibi" else None,
-    )
+    fields = masks.fields(mask, n_heads=spec.n_heads, n_query=n_tokens, n_key=n_tokens)
+    if code == "alibi":
+        fields["distance_bias"] = fields.get("distance_bias", 0) + positions.alibi(
+            spec.n_heads, n_tokens, n_tokens
+        )
+    rule = ScoreRule(**fields)
     x = embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place.name)
     recorded: list[LayerTrace] = []
     with torch.no_grad():

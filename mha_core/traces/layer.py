@@ -5,10 +5,10 @@ O(tokens · d_model) numbers. Each matrix is computed when you read it, by the f
 Heads and positions count from 0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mha_core.attention.functional import (
+    HALF,
     attention_weights,
     concat_heads,
     join_heads,
@@ -26,7 +27,7 @@ from mha_core.attention.functional import (
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, Phrase
+from mha_core.errors import MhaError, Phrase, at_least_1
 from mha_core.traces import showing
 from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
@@ -43,6 +44,24 @@ KINDS = {
     "cross": ("target", "text"),
 }
 NAMES = {"q": Phrase("The queries"), "k": Phrase("The keys"), "v": Phrase("The values")}
+
+
+MAX_WHOLE = 4_000_000_000  # bytes of the weights that are returned at once
+TINY = 1e-30  # beside a sink such a weight does not change the sum
+
+
+class Strongest(NamedTuple):
+    """The keys with the largest weights of each row, the largest first, and these weights: (query, k)."""
+
+    keys: np.ndarray
+    weights: np.ndarray
+
+
+class Blocks(NamedTuple):
+    """Blocks of weights: the `largest`, NaN where every cell is hidden, and the `sums`; (rows, columns)."""
+
+    largest: np.ndarray
+    sums: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,9 +305,54 @@ class LayerTrace:
         """Attention weights: how much each query looks at each key; a row sums to 1.
 
         A row whose keys are all hidden is 0 everywhere; with sinks a row sums to less than 1. Patched weights
-        are the numbers of the patch.
+        are the numbers of the patch. Raises `MhaError` for computed weights of more than `MAX_WHOLE` bytes
+        without `rows`.
         """
+        if rows is None and self.knows("q"):
+            self._check_whole(self.n_heads if head is None else 1)
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
+
+    def strongest(self, head: int, k: int) -> Strongest:
+        """The `k` keys of each row with the largest weights, the largest first, and these weights.
+
+        All keys if there are fewer than `k`; of equal weights any comes first. It reads the weights in blocks
+        of rows, so that memory grows with ``tokens · k``. Raises `MhaError` for a `k` below 1.
+        """
+        k = min(at_least_1("k", k, Phrase("keys")), self.n_key)
+        blocks = row_blocks(self.n_query, self.n_key)
+        found = [torch.topk(self._weights(head, rows)[0].float(), k) for rows in blocks]
+        values, keys = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return Strongest(array(keys), array(values))
+
+    def blocks(self, head: int, size: int) -> Blocks:
+        """The largest weight, and the sum of all weights, in each block of ``size × size`` cells.
+
+        The last blocks may be smaller. A row of sums adds up to the number of rows in the block, less where
+        a row of weights sums to less than 1; so no weight is lost in a picture of a long text, as one would
+        be in a mean. One pass over blocks of rows computes them and the head's `log_sum_exp`; the
+        (query, key) matrix never exists. Raises `MhaError` for a `size` below 1.
+        """
+        head, size = self.head_index(head), at_least_1("size", size, Phrase("tokens"))
+        shape = -(-self.n_query // size), -(-self.n_key // size)
+        largest, sums, lse = np.full(shape, -1.0, np.float32), np.zeros(shape), np.empty(self.n_query)
+        is_new = self.knows("q") and self.rule.patched_weights is None and head not in self._log_sum_exps
+        for rows in row_blocks(self.n_query, self.n_key):
+            if is_new:
+                weights, lse[rows] = self._softmax(head, rows)
+            else:
+                weights = self._weights(head, rows)[0]
+            weights = weights.float() if weights.dtype in HALF else weights
+            allowed = self._rule(head, rows).mask
+            seen = weights if allowed is None else weights.masked_fill(~allowed.reshape(-1, self.n_key), -1)
+            starts = np.maximum(np.arange(rows.start // size, -(-rows.stop // size)) * size - rows.start, 0)
+            into = slice(rows.start // size, -(-rows.stop // size))
+            maxima = np.maximum.reduceat(_of_keys(seen, size, torch.amax).numpy(), starts, axis=0)
+            np.maximum(largest[into], maxima, out=largest[into])
+            sums[into] += np.add.reduceat(_of_keys(weights, size, torch.sum).double().numpy(), starts, axis=0)
+        if is_new:
+            self._log_sum_exps[head] = lse
+        largest[largest < 0] = np.nan
+        return Blocks(largest, sums)
 
     def column(self, key: int) -> Float[np.ndarray, "head query"]:
         """How much every query looks at one key, ``A[:, key]``, in O(tokens · d_k)."""
@@ -423,14 +487,38 @@ class LayerTrace:
         return {}
 
     def _log_sum_exp(self, head: int) -> np.ndarray:
-        temperature, sums = self.rule.temperature, np.empty(self.n_query)
-        for rows in row_blocks(self.n_query, 2 * self.n_key):  # a float64 counts as two
-            scores = self.masked(head, rows=rows).astype(np.float64)
-            scores /= temperature
-            sums[rows] = _log_sum_exp_of_rows(scores)
-        if self.rule.sinks is not None:
-            sums = np.logaddexp(sums, float(self.rule.sinks[head]) / temperature)
+        sums = np.empty(self.n_query)
+        for rows in row_blocks(self.n_query, self.n_key):
+            sums[rows] = self._softmax(head, rows)[1]
         return sums
+
+    def _softmax(self, head: int, rows: slice) -> tuple[Tensor, np.ndarray]:
+        """Some rows of a head's computed weights, (row, key), and their log-sum-exp.
+
+        That is the row's largest score less the logarithm of its weight, which the softmax has anyway.
+        """
+        rule, temperature = self._rule(head, rows), self.rule.temperature
+        masked = rule.logits(self._raw(head, rows), self.d_k)[1]
+        largest = masked[0].amax(-1).double() / temperature
+        weights = replace(rule, patched_weights=None).weights(masked, spent=True)[0]
+        taken = weights.amax(-1).double()
+        alone = float("-inf") if self.rule.sinks is None else float(self.rule.sinks[head]) / temperature
+        sums = torch.where(taken > TINY, largest - taken.log(), alone)
+        return weights, sums.numpy()
+
+    def _check_whole(self, n_heads: int) -> None:
+        """Raise `MhaError` where all weights of so many heads are more than `MAX_WHOLE` bytes."""
+        size = n_heads * self.n_query * self.n_key * self._tensor("q").element_size()
+        if size > MAX_WHOLE:
+            raise MhaError(
+                "All weights of {n_heads} heads over {n_query:,} queries and {n_key:,} keys take {size:,.1f} "
+                "GB; name rows, as in weights(head, rows=slice(0, 64)), or take blocks(head, 64) or "
+                "strongest(head, 8).",
+                n_heads=n_heads,
+                n_query=self.n_query,
+                n_key=self.n_key,
+                size=size / 1e9,
+            )
 
     def _w_o(self, dtype: torch.dtype) -> Tensor:
         """W^O in the precision of the heads' outputs, which under autocast is lower than its own."""
@@ -461,15 +549,14 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
     return tuple(with_sides)
 
 
+def _of_keys(weights: Tensor, size: int, reduce: Callable[..., Tensor]) -> Tensor:
+    """The keys of each row reduced in groups of `size`. (row, key) → (row, group)"""
+    whole = weights.shape[1] // size * size
+    groups = [reduce(weights[:, :whole].unflatten(1, (-1, size)), -1)] if whole else []
+    rest = weights[:, whole:]
+    return torch.cat([*groups, reduce(rest, -1, keepdim=True)] if rest.shape[1] else groups, dim=1)
+
+
 def _at_key(table: Tensor, key: int) -> Tensor:
     """One key's column of a mask or bias; sinks, one number per head, are returned unchanged."""
     return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]
-
-
-def _log_sum_exp_of_rows(scores: np.ndarray) -> np.ndarray:
-    """The log-sum-exp over the last axis; `scores` is overwritten to save memory."""
-    largest = scores.max(-1)
-    base = np.where(np.isfinite(largest), largest, 0.0)
-    with np.errstate(divide="ignore"):
-        scores -= base[..., None]
-        return base + np.log(np.exp(scores, out=scores).sum(-1))

@@ -17,7 +17,7 @@ import regex
 
 from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, shown
 
-MAX_TOKENS = 4096
+MAX_TOKENS = 32_768
 EMPTY = Phrase("There is no text to look at; type at least one word.")
 # Characters of scripts without spaces between words: each becomes a token.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"

@@ -131,7 +131,7 @@ def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
         ({"tokens": []}, "list of strings"),
         ({"tokens": 7}, "tokens is int"),
         ({"q": torch.full((H, 7, D_K), 2**24 + 1)}, "q has whole numbers above 2^24, which float32 rounds"),
-        ({"tokens": ["a"] * 4097}, "the limit is 4,096"),
+        ({"tokens": ["a"] * 32_769}, "the limit is 32,768"),
         ({"source": 5}, "source is a name"),
         ({"source": {"name": "x", "loss": torch.nan}}, "finite numbers"),
         ({"source": {"step": 3}}, "a mapping with a 'name'"),

@@ -181,8 +181,8 @@ def test_a_trace_with_too_many_operations_is_refused_before_drawing_weights(refu
     error = refused(mha.trace, "a " * 4096, **sizes)
     assert str(error).startswith(
         f"The products of q, k, v and W take {total / 1e9:,.1f} billion operations, at least 42 s on this "
-        f"processor (layers 16, tokens 4,096); the limit is 2,000.0 billion (max_flops). With all else "
-        f"as it is, layers 1, "
+        f"processor (layers 16, tokens 4,096); the limit is 4,000.0 billion (max_flops). With all else "
+        f"as it is, layers 3, "
     )
     monkeypatch.setattr(random_weights, "follow", lambda *_, **__: "it fits", raising=False)
     for fix in error.fixes:

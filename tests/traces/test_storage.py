@@ -283,7 +283,7 @@ LONG = {"pieces": ["a"] * 60_000, "spans": [[0, 1]] * 60_000}
         (header(questions={"noun": [None] * 5}), "5 answers to 'noun'"),
         (header(questions={str(at): [] for at in range(101)}), "101 questions; the limit is 100"),
         # Sizes
-        (text(LONG), "it has 60,000 tokens; the limit is 4,096. mha.load(…, limit=60000) reads it."),
+        (text(LONG), "it has 60,000 tokens; the limit is 32,768. mha.load(…, limit=60000) reads it."),
         (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
         (tensors({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
         # Tensors that do not fit each other: refused at once, not when somebody looks
@@ -415,12 +415,12 @@ def test_an_invalid_limit_is_refused(limit, value, saved_file, refused):
 
 def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
     path = tmp_path / "t.safetensors"
-    trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
+    trace = mha.trace("a " * 32_769, h=1, d_model=2, limit=32_769)
     trace.save(path)
-    told = "it has 4,097 tokens; the limit is 4,096."
-    assert str(refused(mha.load, path)).endswith(f"{told} mha.load(…, limit=4097) reads it.")
+    told = "it has 32,769 tokens; the limit is 32,768."
+    assert str(refused(mha.load, path)).endswith(f"{told} mha.load(…, limit=32769) reads it.")
     assert str(refused(mha.load, path, max_bytes=10**9)).endswith(told)
-    assert_same(mha.load(path, limit=4097), trace)
+    assert_same(mha.load(path, limit=32769), trace)
     path.unlink()
     [layer] = mha.trace("a b c", h=1, d_model=2).layers
     many = mha.AttentionTrace(mha.words("a b c"), (layer,) * 513, "many")

@@ -144,7 +144,12 @@ NOTHING = ["", " ", "\n\t\r ", "\u00a0\u3000", "\u200b\ufeff\u2060", "\u200e\u20
             "5 tokens and the limit is 3; remove 2 or keep the first 3.",
             3,
         ),
-        ("a " * 5001, {}, "5,001 tokens and the limit is 4,096; remove 905 or keep the first 4,096.", 4096),
+        (
+            "a " * 33_000,
+            {},
+            "33,000 tokens and the limit is 32,768; remove 232 or keep the first 32,768.",
+            32_768,
+        ),
         *((text, {}, "There is no text to look at; type at least one word.", None) for text in NOTHING),
         *(  # no text is longer than NaN or infinity
             ("one two", {"limit": limit}, "limit is a number of tokens, at least 1", None)
@@ -156,7 +161,7 @@ def test_a_text_beyond_the_limit_or_without_a_token_is_refused(text, limit, said
     error = refused(words, text, **limit)
     assert said in str(error)
     if kept:
-        assert words(error.fixes[0]["text"], **limit).pieces == words(text, limit=9999).pieces[:kept]
+        assert words(error.fixes[0]["text"], **limit).pieces == words(text, limit=99_999).pieces[:kept]
 
 
 # Looking a word up

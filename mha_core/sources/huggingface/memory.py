@@ -7,6 +7,7 @@ import torch
 from mha_core.errors import MhaError, Phrase
 
 PASS_FACTOR = 1.15  # memory of a forward pass including the weights, divided by that of the weights
+MASK_BYTES = 10  # for each pair of tokens: a float32 mask of transformers, ours, and what compares them
 
 
 def check_memory(name: str, weights: int, device: str, *, dtype: str = "float32") -> None:
@@ -26,6 +27,22 @@ def check_memory(name: str, weights: int, device: str, *, dtype: str = "float32"
         free=free / 1e9,
         device=Phrase("this machine") if device == "cpu" else device,
         fixes=({"dtype": "bfloat16"},) if is_full else (),
+    )
+
+
+def check_masks(name: str, n_tokens: int, device: str) -> None:
+    """Raise `MhaError` if the masks of transformers over so many tokens do not fit in memory."""
+    free, needed = free_bytes(device), MASK_BYTES * n_tokens**2
+    if free is None or needed <= free:
+        return
+    raise MhaError(
+        "The masks of {name} over {n_tokens:,} tokens take about {size:.1f} GB and {free:.1f} GB are free; "
+        "up to {fitting:,} tokens fit.",
+        name=name,
+        n_tokens=n_tokens,
+        size=needed / 1e9,
+        free=free / 1e9,
+        fitting=int((free / MASK_BYTES) ** 0.5),
     )
 
 

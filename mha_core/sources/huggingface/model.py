@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
+from mha_core.attention.masks import LONG
 from mha_core.cache import Cache
 from mha_core.capture import collector, rotary, special_layers
 from mha_core.capture.special_layers import without_softmax
@@ -449,6 +450,8 @@ def reading(
         raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
     more = {name: numbers for name, numbers in given.items() if numbers is not None}
     tokens, ids = read(model, text, limit, text_pair, **more)
+    if len(tokens) > LONG:
+        memory.check_masks(model.title, len(tokens), str(model.device))
     with _errors_of(model):
         inputs = inputs_of(model, ids)
     if not model.has_target:

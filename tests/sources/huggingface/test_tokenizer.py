@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface import memory
 from mha_core.sources.huggingface.tokenizer import MAX_ID, encoded, max_tokens, tokens_of
 from mha_core.traces.tokens import Tokens, word_groups
 from tests.parity import tiny
@@ -172,9 +173,17 @@ def test_a_model_without_positions_takes_as_many_tokens_as_anything_here():
 
 def test_a_text_beyond_our_limit_is_read_where_the_caller_raises_it(refused):
     model = module("llama", num_hidden_layers=1, max_position_embeddings=1 << 16)
-    message = str(refused(mha.trace, [7] * 4097, source=model))
+    message = str(refused(mha.trace, [7] * 32_769, source=model))
+    assert message.endswith("32,769 tokens and the limit is 32,768; LlamaModel reads it with limit=32769.")
+    message = str(refused(mha.trace, [7] * 4097, source=model, limit=4096))
     assert message.endswith("4,097 tokens and the limit is 4,096; LlamaModel reads it with limit=4097.")
-    assert len(mha.trace([7] * 4097, source=model, limit=4097).tokens) == 4097
+    assert len(mha.trace([7] * 4097, source=model).tokens) == 4097
+
+
+def test_a_text_whose_masks_do_not_fit_in_memory_is_refused_with_a_length_that_does(refused, monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10 * 3000**2)
+    model = module("llama", num_hidden_layers=1, max_position_embeddings=1 << 16)
+    assert "up to 3,000 tokens fit" in str(refused(mha.trace, [7] * 4097, source=model))
 
 
 def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
