@@ -4,6 +4,7 @@ A new mask is a function of (n_query, n_key, size) and a line in `MASKS`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -136,7 +137,7 @@ def combine(
     return mask & key_padding.to(mask.device)
 
 
-def fields(mask: str | Tensor | None, *, n_heads: int, n_query: int, n_key: int) -> dict[str, Tensor]:
+def fields(mask: str | Tensor | None, *, n_heads: int, n_query: int, n_key: int) -> dict[str, Any]:
     """The fields of a `ScoreRule` that hide what `mask` hides.
 
     They take O(tokens) numbers where `is_square` is False: "causal" and "window" are then biases of −∞ by

@@ -316,7 +316,7 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any, **s
                 "rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {rule:.80}.", rule=repr(rule)
             )
         return rule
-    hidden: dict[str, Tensor] = {}
+    hidden: dict[str, Any] = {}
     if mask is not None:
         hidden = masks.fields(mask, **sizes) if isinstance(mask, str) else {"mask": _table("mask", mask)}
     bias = None if bias is None else _table("bias", bias)
