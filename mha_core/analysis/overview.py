@@ -6,7 +6,16 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis import roles
-from mha_core.analysis.patterns import POSITIONS, Patterns, RowBlock, Without, blocks, check_whole, leave_out
+from mha_core.analysis.patterns import (
+    MEASURES,
+    POSITIONS,
+    Patterns,
+    RowBlock,
+    Without,
+    blocks,
+    check_whole,
+    leave_out,
+)
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -21,12 +30,12 @@ class Thumbnails:
     the same side.
     """
 
-    def __init__(self, layer: LayerTrace, side: int):
+    def __init__(self, layer: LayerTrace, side: int, n_heads: int | None = None):
         self.side = min(side, max(layer.n_query, layer.n_key))
         height, width = min(self.side, layer.n_query), min(self.side, layer.n_key)
         self.rows = np.arange(height + 1) * layer.n_query // height
         self.keys = np.arange(width) * layer.n_key // width
-        self.largest = np.zeros((layer.n_heads, height, width), np.float32)
+        self.largest = np.zeros((layer.n_heads if n_heads is None else n_heads, height, width), np.float32)
         self.visible = np.zeros(self.largest.shape, bool)
 
     def add(self, block: RowBlock[slice]) -> None:
@@ -90,17 +99,41 @@ def overview(trace: AttentionTrace, *, without: Without = ()) -> Overview:
     """
     trace = leave_out(trace, without)
     check_whole(trace)
-    n_heads = sum(layer.n_heads for layer in trace.layers)
-    side = MAX_SIDE
-    while side > MIN_SIDE and n_heads * side**2 > MAX_PIXELS:
-        side //= 2
-    thumbs, tables = [], []
-    for layer in trace.layers:
-        thumbnails, measures = Thumbnails(layer, side), Patterns(layer)
-        for block in blocks(layer, each=2):  # thumbnails and measures of the same cells
-            thumbnails.add(block)
+    heads = Heads(trace)
+    for layer, head in heads.places:
+        heads.add(layer, head)
+    return heads.overview()
+
+
+class Heads:
+    """The overview of a trace as it grows, head by head, in any order; what is missing in it is NaN.
+
+    One thread may add heads while others read `overview`.
+    """
+
+    def __init__(self, trace: AttentionTrace):
+        self.layers = trace.layers
+        self.places = [(at, head) for at, layer in enumerate(trace.layers) for head in range(layer.n_heads)]
+        self.done: set[tuple[int, int]] = set()
+        side = MAX_SIDE
+        while side > MIN_SIDE and len(self.places) * side**2 > MAX_PIXELS:
+            side //= 2
+        self.side = side
+        index = pd.MultiIndex.from_tuples(self.places, names=["layer", "head"])
+        self.table = pd.DataFrame(np.nan, index, [*MEASURES])
+        self.thumbs = [Thumbnails(layer, side).weights() for layer in self.layers]
+
+    def add(self, layer: int, head: int) -> None:
+        """Compute one head, in blocks of rows."""
+        of_layer = self.layers[layer]
+        thumbnail, measures = Thumbnails(of_layer, self.side, 1), Patterns(of_layer, 1)
+        for block in blocks(of_layer, head=head, each=2):  # thumbnail and measures of the same cells
+            thumbnail.add(block)
             measures.add(block)
-        thumbs.append(thumbnails.weights())
-        tables.append(measures.table())
-    table = pd.concat(dict(enumerate(tables)), names=["layer"])
-    return Overview(tuple(thumbs), table, max(layer.n_key for layer in trace.layers))
+        self.thumbs[layer][head] = thumbnail.weights()[0]
+        self.table.loc[layer, head] = measures.table().iloc[0]
+        self.done.add((layer, head))
+
+    def overview(self) -> Overview:
+        thumbs = tuple(thumbs.copy() for thumbs in self.thumbs)
+        return Overview(thumbs, self.table.copy(), max(layer.n_key for layer in self.layers))

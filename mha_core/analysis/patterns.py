@@ -12,6 +12,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 
 from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError, Phrase, at_least_1, listed, named_type, shown
@@ -38,25 +39,28 @@ class RowBlock(NamedTuple, Generic[Rows]):
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[RowBlock[slice]]:
-    """All weights of a layer, `CELLS` of them at a time.
+def blocks(layer: LayerTrace, *, head: int | None = None, each: int = 1) -> Iterator[RowBlock[slice]]:
+    """All weights of a layer or of one head, `CELLS` of them at a time.
 
-    A block has all heads and at least one row. `each` is the number of values that the caller computes per
-    cell at the same time; a larger number makes smaller blocks.
+    A block has all heads, or that one, and at least one row. `each` is the number of values that the caller
+    computes per cell at the same time; a larger number makes smaller blocks.
     """
-    for rows in row_blocks(layer.n_query, layer.n_key * layer.n_heads * each):
-        yield block_of(layer, rows)
+    for rows in row_blocks(layer.n_query, layer.n_key * (layer.n_heads if head is None else 1) * each):
+        yield block_of(layer, rows, head)
 
 
-def block_of(layer: LayerTrace, rows: Rows) -> RowBlock[Rows]:
-    """Some rows of a layer's weights in all heads."""
-    return RowBlock(rows, layer.weights(rows=rows), _allowed(layer, rows))
+def block_of(layer: LayerTrace, rows: Rows, head: int | None = None) -> RowBlock[Rows]:
+    """Some rows of a layer's weights in all heads, or in one."""
+    weights = layer.weights(head, rows=rows)
+    return RowBlock(rows, weights if head is None else weights[None], _allowed(layer, rows, head))
 
 
-def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
+def _allowed(layer: LayerTrace, rows: slice | np.ndarray, head: int | None) -> np.ndarray | None:
     if not layer.rule.hides:
         return None
-    allowed = layer.allowed(rows=rows)
+    allowed = layer.allowed(head, rows=rows)
+    if head is not None:
+        return allowed[None]
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
 
 
@@ -87,10 +91,14 @@ class RowValues(NamedTuple):
 class Patterns:
     """The sums behind `metrics`, added up block by block; `metrics` documents the measures."""
 
-    def __init__(self, layer: LayerTrace):
+    def __init__(self, layer: LayerTrace, n_heads: int | None = None):
+        n_heads = layer.n_heads if n_heads is None else n_heads
         self.positions = layer.sides.same
-        self.sums = np.zeros((len(MEASURES), layer.n_heads))
-        self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
+        self.sums = np.zeros((len(MEASURES), n_heads))
+        self.counts = np.zeros((len(MEASURES), n_heads), int)
+        # |key − query| of every cell, (query, key), as windows on one row of numbers
+        apart = np.abs(np.arange(1 - layer.n_query, layer.n_key)).astype(np.float32)
+        self.apart = sliding_window_view(apart, layer.n_key)[::-1]
         self.buffer = np.empty(0)
 
     def add(self, block: RowBlock[slice]) -> None:
@@ -114,11 +122,10 @@ class Patterns:
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)
         logs = self._logs(weights)
-        offsets = np.abs(np.arange(n_key) - queries[:, None]).astype(weights.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
             # H(w / Σw) = log Σw − Σ w log w / Σw
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
-            distance = np.vecdot(weights, offsets) / total
+            distance = np.vecdot(weights, self.apart[block.rows]) / total
         rows = np.arange(len(queries))
         yield RowValues("entropy", rows, spread.clip(0, 1), counted)  # rounding can exceed the bounds
         yield RowValues("distance", rows, distance, counted & self.positions)

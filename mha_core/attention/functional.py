@@ -82,7 +82,7 @@ def attention_weights(
 ) -> Float[Tensor, "*batch head query key"]:
     """``softmax(rule(q kᵀ))`` for a rule expanded for these rows, in fp32 or fp64."""
     scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
-    return rule.weights(rule.masked(scaled), spent=True)
+    return rule.weights(rule.masked(scaled, spent=True), spent=True)
 
 
 def raw_scores(

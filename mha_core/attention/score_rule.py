@@ -206,15 +206,19 @@ class ScoreRule:
         scaled = raw * self.factor(d_k)
         return scaled, self.masked(scaled)
 
-    def masked(self, scaled: Tensor) -> Tensor:
-        """Scaled scores after soft cap, bias and mask, −∞ where hidden. (…, head, query, key)"""
+    def masked(self, scaled: Tensor, *, spent: bool = False) -> Tensor:
+        """Scaled scores after soft cap, bias and mask, −∞ where hidden. (…, head, query, key)
+
+        Scores that are no longer needed (`spent`) are overwritten where that saves memory.
+        """
         masked = scaled
         if self.soft_cap is not None:
             masked = self.soft_cap * torch.tanh(masked / self.soft_cap)
         if self.bias is not None:
             masked = masked + self.bias
         if self.mask is not None:
-            masked = masked.masked_fill(~self.mask, HIDDEN)
+            fits = spent and torch.broadcast_shapes(self.mask.shape, masked.shape) == masked.shape
+            masked = (masked.masked_fill_ if fits else masked.masked_fill)(~self.mask, HIDDEN)
         return masked
 
     def weights(self, masked: Tensor, *, spent: bool = False) -> Tensor:
@@ -231,7 +235,7 @@ class ScoreRule:
         empty = None
         if self.mask is not None and self.sinks is None:
             # A softmax over no keys is 0/0. Such a row gets finite scores first and weight 0 afterwards.
-            empty = ~self.mask.any(-1, keepdim=True)
+            empty = self.mask.view(torch.uint8).amax(-1, keepdim=True) == 0  # `any` takes ten times as long
             if empty.is_cpu and not empty.any():  # on a GPU the check takes longer than the work
                 empty = None
             else:

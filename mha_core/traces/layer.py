@@ -5,9 +5,10 @@ O(tokens · d_model) numbers. Each matrix is computed when you read it, by the f
 Heads and positions count from 0.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -334,7 +335,8 @@ class LayerTrace:
         """
         head, size = self.head_index(head), at_least_1("size", size, Phrase("tokens"))
         shape = -(-self.n_query // size), -(-self.n_key // size)
-        largest, sums, lse = np.full(shape, -1.0, np.float32), np.zeros(shape), np.empty(self.n_query)
+        largest, sums, visible = np.zeros(shape, np.float32), np.zeros(shape), np.zeros(shape, bool)
+        columns, lse = np.arange(shape[1]) * size, np.empty(self.n_query)
         is_new = self.knows("q") and self.rule.patched_weights is None and head not in self._log_sum_exps
         for rows in row_blocks(self.n_query, self.n_key):
             if is_new:
@@ -342,16 +344,19 @@ class LayerTrace:
             else:
                 weights = self._weights(head, rows)[0]
             weights = weights.float() if weights.dtype in HALF else weights
-            allowed = self._rule(head, rows).mask
-            seen = weights if allowed is None else weights.masked_fill(~allowed.reshape(-1, self.n_key), -1)
-            starts = np.maximum(np.arange(rows.start // size, -(-rows.stop // size)) * size - rows.start, 0)
             into = slice(rows.start // size, -(-rows.stop // size))
-            maxima = np.maximum.reduceat(_of_keys(seen, size, torch.amax).numpy(), starts, axis=0)
-            np.maximum(largest[into], maxima, out=largest[into])
-            sums[into] += np.add.reduceat(_of_keys(weights, size, torch.sum).double().numpy(), starts, axis=0)
+            edges = (np.arange(into.start, into.stop + 1) * size - rows.start).clip(0, len(weights))
+            cells, mask = weights.numpy(), self._rule(head, rows).mask
+            np.maximum(largest[into], _pooled(np.maximum, cells, edges, columns), out=largest[into])
+            sums[into] += _pooled(np.add, cells, edges, columns)
+            if mask is not None:
+                allowed = np.broadcast_to(mask.reshape(-1, self.n_key).numpy(), cells.shape)
+                visible[into] |= _pooled(np.logical_or, allowed, edges, columns)
+            else:
+                visible[into] = True
         if is_new:
             self._log_sum_exps[head] = lse
-        largest[largest < 0] = np.nan
+        largest[~visible] = np.nan
         return Blocks(largest, sums)
 
     def column(self, key: int) -> Float[np.ndarray, "head query"]:
@@ -498,7 +503,7 @@ class LayerTrace:
         That is the row's largest score less the logarithm of its weight, which the softmax has anyway.
         """
         rule, temperature = self._rule(head, rows), self.rule.temperature
-        masked = rule.logits(self._raw(head, rows), self.d_k)[1]
+        masked = rule.masked(self._raw(head, rows).mul_(self.scale), spent=True)
         largest = masked[0].amax(-1).double() / temperature
         weights = replace(rule, patched_weights=None).weights(masked, spent=True)[0]
         taken = weights.amax(-1).double()
@@ -549,12 +554,10 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
     return tuple(with_sides)
 
 
-def _of_keys(weights: Tensor, size: int, reduce: Callable[..., Tensor]) -> Tensor:
-    """The keys of each row reduced in groups of `size`. (row, key) → (row, group)"""
-    whole = weights.shape[1] // size * size
-    groups = [reduce(weights[:, :whole].unflatten(1, (-1, size)), -1)] if whole else []
-    rest = weights[:, whole:]
-    return torch.cat([*groups, reduce(rest, -1, keepdim=True)] if rest.shape[1] else groups, dim=1)
+def _pooled(reduce: np.ufunc, cells: np.ndarray, edges: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The cells reduced between neighbouring `edges` of rows, and from each of `columns` to the next."""
+    rows = [reduce.reduce(cells[start:stop], axis=0) for start, stop in pairwise(edges)]
+    return reduce.reduceat(np.stack(rows), columns, axis=1)
 
 
 def _at_key(table: Tensor, key: int) -> Tensor:

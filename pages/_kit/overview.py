@@ -1,6 +1,9 @@
 """The overview of all layers and heads, below the view of one layer. It starts open where there are many."""
 
 import json
+import threading
+import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
-from mha_core.analysis.overview import Overview, overview
+from mha_core.analysis.overview import Heads, Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.export.payload import Panel, pack
 from mha_core.scene.scene import Scene
@@ -22,6 +25,8 @@ from pages._kit.text import paragraph, t, templates
 SMALL = "overview_weights"  # the payload of the small pictures, for long texts
 HEIGHT = 516  # pixels until it is drawn, which is after all that is below it
 MIN_LAYERS = 3  # with so many layers the overview is open from the start
+AT_ONCE = 1 << 27  # weights of all heads that are computed before the page is done: about a second
+LEFT = 10  # seconds without a look at it after which a growing overview ends
 
 _overview = components.component(
     "overview", "pictures/overview.js", html='<div class="overview"></div>', styles=("pictures/overview.css",)
@@ -30,6 +35,34 @@ _overview = components.component(
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}
 DIGITS = {"distance": 1}
+
+
+class Growing:
+    """An overview that one thread computes, head by head, while pages show what there is.
+
+    It ends when it is complete, when a reader stops it, or when nobody has looked for `LEFT` seconds.
+    """
+
+    def __init__(self, trace: AttentionTrace, key: str, first: tuple[int, int]):
+        self.heads, self.key, self.stopped, self.looked = Heads(trace), key, False, time.monotonic()
+        # The chosen head, its layer, and then the others as they stand on the page, from the top.
+        self.order = sorted(self.heads.places, key=lambda at: (at != first, at[0] != first[0], at))
+
+    def start(self) -> None:
+        self.stopped, self.looked = False, time.monotonic()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        for layer, head in self.order:
+            if self.stopped or time.monotonic() - self.looked > LEFT:
+                self.stopped = True
+                return
+            if (layer, head) not in self.heads.done:
+                self.heads.add(layer, head)
+        compute.kept("overviews", self.key, self.heads.overview)
+
+
+growing: "weakref.WeakKeyDictionary[AttentionTrace, Growing]" = weakref.WeakKeyDictionary()
 
 
 def opens(trace: AttentionTrace) -> bool:
@@ -70,17 +103,49 @@ def show(
     if fold is None:
         return
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
-    with fold:
-        with st.spinner(t("overview.working")):
-            pictures = compute.kept("overviews", compute.cache_key(scene), lambda: overview(trace))
-        labels = head_labels.labels(trace) or head_labels.measured_labels(pictures.positions())
-        where = replace(origin(trace), note=t("overview.note"))
-        meta = charts.described("overview", t("overview.title"), where)
+    key = compute.cache_key(scene)
+    where = replace(origin(trace), note=t("overview.note"))
+    meta = charts.described("overview", t("overview.title"), where)
+    roles = head_labels.labels(trace)
+
+    def draw(pictures: Overview) -> None:
+        labels = roles or head_labels.measured_labels(pictures.positions())
         header = described(pictures, labels, shared=shared, meta=meta)
         small = None if weights else pack([Panel("", (), dict(enumerate(pictures.thumbs)))], bits=8)
         _mount(header, weights, small, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
             st.dataframe(table(pictures, labels), hide_index=True, key="overview_table")
+
+    with fold:
+        if _n_weights(trace) <= AT_ONCE or key in compute.caches["overviews"]:
+            with st.spinner(t("overview.working")):
+                pictures = compute.kept("overviews", key, lambda: overview(trace))
+            draw(pictures)
+            return
+        if trace not in growing:
+            growing[trace] = Growing(trace, key, (layer, head))
+            growing[trace].start()
+        run = weakref.ref(growing[trace])  # a session keeps the function, which may not hold the trace
+        every = None if growing[trace].stopped else 1.0
+
+        def grow() -> None:
+            if (now := run()) is None or key in compute.caches["overviews"]:
+                st.rerun()
+            now.looked = time.monotonic()
+            done, count = len(now.heads.done), len(now.order)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.progress(done / count, text=t("overview.progress", done=done, count=count))
+                label = t("overview.go_on") if now.stopped else t("overview.stop")
+                if st.button(label, key="overview_stop"):
+                    now.start() if now.stopped else setattr(now, "stopped", True)
+                    st.rerun()
+            draw(now.heads.overview())
+
+        st.fragment(grow, run_every=every)()
+
+
+def _n_weights(trace: AttentionTrace) -> int:
+    return sum(layer.n_heads * layer.n_query * layer.n_key for layer in trace.layers)
 
 
 def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:

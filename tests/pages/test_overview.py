@@ -137,3 +137,42 @@ def test_the_overview_of_a_trace_is_computed_once(layered, move, monkeypatch):
     app.number_input(key="seed").set_value(7).run()
     assert len(asked) == 2
     assert asked[0] is not asked[1]
+
+
+def test_a_long_overview_grows_from_the_chosen_head_while_the_page_is_used_and_can_be_stopped(
+    layered, english, monkeypatch
+):
+    started = []
+    monkeypatch.setattr(kit, "AT_ONCE", 0)
+    monkeypatch.setattr(
+        kit.Growing, "start", lambda self: started.append(self) or vars(self).update(stopped=False)
+    )
+    app = layered(text="another text that no other test has", layer=2, head=2)
+    [run] = started
+    assert run.order[:3] == [(1, 1), (1, 0), (0, 0)]
+    assert np.isnan(component_heads(app)[1].to_numpy()).all()
+    run.heads.add(1, 1)
+    stop = [one for one in app.button if one.label == english("overview.stop")]
+    app = stop[0].click().run()
+    assert run.stopped
+    assert np.isfinite(component_heads(app)[1]["entropy"]).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    go_on = [one for one in app.button if one.label == english("overview.go_on")]
+    app = go_on[0].click().run()
+    assert len(started) == 2
+    run._work()  # what the thread does
+    assert len(run.heads.done) == 6
+    app.run()
+    _, expected = of(text="another text that no other test has")
+    np.testing.assert_allclose(component_heads(app)[1][[*MEASURES]], expected.table[[*MEASURES]], rtol=1e-5)
+    assert english("overview.stop") not in [one.label for one in app.button]
+    left = kit.Growing(mha.trace("a b", h=2, d_model=4), "left", (0, 0))
+    left.looked -= kit.LEFT + 1
+    left._work()
+    assert not left.heads.done
