@@ -260,7 +260,7 @@ def at_start() -> bool:
 
 def _switch(chosen: str) -> None:
     """Switch to the other language; the starting sentences change with it, your own stay."""
-    if _examples_in(language())[0]["text"] == setting("text"):
+    if _examples_in(language())[0]["text"] == st.session_state.get("text"):
         _take(_examples_in(chosen)[0])
     st.session_state[CHOSEN] = True
 

@@ -214,6 +214,11 @@ def test_a_room_is_opened_as_the_teacher_says(opened_on, rooms):
     assert "lesson" not in app.query_params
 
 
+def test_the_address_of_a_desk_has_no_sentence_of_another_page(opened_on):
+    app = opened_on(PAGE, desk="K7QM2X", lang="zh")
+    assert app.query_params.keys() == {"desk", "lang"}
+
+
 def test_a_teacher_teaches_a_lesson_of_her_own(opened_on, rooms):
     app = opened_on(PAGE, lesson="make")
     app.session_state[library.DRAFT] = LESSON
