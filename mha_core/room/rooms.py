@@ -325,10 +325,20 @@ class Rooms:
         return count
 
     def check(self) -> None:
-        """Raises `Unavailable` where the database takes no answers, or has the schema of another version."""
+        """Raises `Unavailable` where the database takes no answers, has lost a file, or has another schema.
+
+        PostgreSQL writes on into the deleted file of a table until it restarts. It counts the file's size as
+        0, though, and that of a table with rows is a page at least.
+        """
         with self._writing() as act:
             act.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
             found = schema.revision(act)
+            for table in schema.metadata.sorted_tables if act.dialect.name == "postgresql" else ():
+                is_empty = func.pg_relation_size(table.name) == 0
+                if act.scalar(select(is_empty & select(table).exists())):
+                    raise Unavailable(
+                        "The file of the table {table} in the rooms' database was deleted.", table=table.name
+                    )
         if found != schema.newest():
             raise Unavailable(
                 "The database of the rooms was changed by another version of Headscope (schema {found}).",

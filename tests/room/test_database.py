@@ -223,6 +223,21 @@ def test_nothing_is_lost_while_the_database_restarts(postgres, lesson):
     rooms.close()
 
 
+def test_a_deleted_file_of_a_table_is_told_while_the_database_runs(postgres, lesson):
+    rooms = Rooms(postgres.database())
+    rooms.check()
+    key = rooms.open(lesson)
+    seat = rooms.enter(key.code, rooms.join(key.code))
+    seat.keep(1, 1, "3", language="en")
+    rooms.check()
+    with rooms._engine.connect() as connection:
+        file = connection.exec_driver_sql("SELECT pg_relation_filepath('answers')").scalar()
+    (postgres.data / file).unlink()
+    with pytest.raises(Unavailable, match="file of the table answers in"):
+        rooms.check()
+    rooms.close()
+
+
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(file, lesson, tmp_path):
     key = file.open(lesson)
     desk = file.desk(*key)
