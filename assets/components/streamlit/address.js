@@ -15,7 +15,7 @@ import { replaceOwnWords } from "./own_words.js";
  */
 
 let listens = false;
-undoByBack(addressOf);
+if (globalThis.window) undoByBack(addressOf); // node only loads it
 
 /** @param {import("./adapter.js").Mounted<AddressPage & import("../scene/address.js").ServerFocus>} mounted */
 export default function ({ data, setStateValue }) {
