@@ -69,7 +69,7 @@ class River {
     const { scrollWidth, clientWidth } = this.drawing;
     if (scrollWidth > clientWidth) this.drawing.tabIndex = 0;
     else this.drawing.removeAttribute("tabindex");
-    this.drawing.scrollLeft = EDGE_WIDTH + (at + 0.5) * COLUMN - clientWidth / 2;
+    this.drawing.scrollLeft = ((EDGE_WIDTH + (at + 0.5) * COLUMN) * scrollWidth) / width - clientWidth / 2;
   }
 
   /** @param {number} at */
