@@ -200,15 +200,21 @@ function legendDrawn(legend, width, ink, font) {
   return { keys, tall: legend.length ? top + SMALL : 0 };
 }
 
+/** @type {CanvasRenderingContext2D | null} of a canvas that nobody sees */
+let ruler = null;
+
 /**
  * How wide a text is in a font, in pixels.
  * @param {string} font as CSS has it
  * @returns {(text: string) => number}
  */
 export function measured(font) {
-  const pen = penOf(make("canvas"));
-  pen.font = font;
-  return (text) => pen.measureText(text).width;
+  ruler ??= penOf(make("canvas"));
+  const pen = ruler;
+  return (text) => {
+    pen.font = font;
+    return pen.measureText(text).width;
+  };
 }
 
 /**

@@ -66,7 +66,7 @@ export class Arcs extends Curved {
 
   range() {
     /** @param {{ x: number, size: number }} place */
-    const inside = ({ x, size }) => x + size > this.scroll.scrollLeft && x < this.scroll.scrollLeft + this.width;
+    const inside = ({ x, size }) => x + size > this.scrolled && x < this.scrolled + this.width;
     const from = this.line.places.findIndex(inside);
     const to = this.line.places.findLastIndex(inside);
     return from < 0 ? [0, 0] : [from, to + 1];
@@ -74,7 +74,7 @@ export class Arcs extends Curved {
 
   // Tokens that are not wholly in sight on the left and on the right.
   beyond() {
-    const [start, end] = [this.scroll.scrollLeft, this.scroll.scrollLeft + this.width];
+    const [start, end] = [this.scrolled, this.scrolled + this.width];
     const [left, right] = [
       this.line.places.filter(({ x }) => x < start - 1),
       this.line.places.filter(({ x, size }) => x + size > end + 1),
@@ -110,7 +110,7 @@ export class Arcs extends Curved {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     /** @param {number} at */
-    const middle = (at) => places[at].x + places[at].size / 2 - this.scroll.scrollLeft + x;
+    const middle = (at) => places[at].x + places[at].size / 2 - this.scrolled + x;
     return this.lines(from, to).map((line) => {
       const aside = (heads.indexOf(line.head) - (heads.length - 1) / 2) * gap * Math.sign(line.key - line.query || 1);
       const [start, end] = [middle(line.query) - aside, middle(line.key) + aside]; // one inside the other
@@ -158,13 +158,13 @@ export class Arcs extends Curved {
     const line = placed(widths, { ...WAYS[0], letters: LABEL.word }, isRtl(panel.tokens));
     const { places, total } = line;
     // Only as tall as the arcs that there are.
-    const curves = this.curvesOf(0, length, this.scroll.scrollLeft, 0, line);
+    const curves = this.curvesOf(0, length, this.scrolled, 0, line);
     const peak = curves.reduce((highest, { points }) => Math.min(highest, point(points, 0.5)[1]), line.tall);
     const tall = line.tall - peak + MARGIN;
     return {
       width: total,
       height: tall + ROW * 2,
-      curves: this.curvesOf(0, length, this.scroll.scrollLeft, tall - line.tall, line),
+      curves: this.curvesOf(0, length, this.scrolled, tall - line.tall, line),
       labels: tokens.flatMap((text, at) => {
         const x = places[at].x + places[at].size / 2;
         const notes = numbers

@@ -224,8 +224,8 @@ export class CellPathPicture {
 
   // The size or the theme may have changed.
   update() {
-    const width = this.drawing.clientWidth;
-    if (!width || !this.#path) return;
+    const width = this.#path ? this.drawing.clientWidth : 0;
+    if (!width) return;
     this.theme = themeOf(this.root);
     const from = JSON.stringify([width, this.theme]);
     if (from !== this.drawnFrom) {

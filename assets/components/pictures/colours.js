@@ -9,18 +9,25 @@ export const HIDDEN_COLOUR = [128, 128, 128, 72];
 const SHADES = 4097; // of a scale in a table, one of them in its middle: two differ by less than a colour does
 /** @type {WeakMap<Colour[], Uint32Array>} */
 const tables = new WeakMap();
+/** @type {Map<string, Colour[]>} by how a theme writes them */
+const scalesOfThemes = new Map();
 
 /**
  * The colours of a scale, read anew because the theme can change: of weights or, "diverging", of signed numbers, whose 0
- * has the colour of the weight 0.
+ * has the colour of the weight 0. The same theme has the same array.
  * @param {Element} element
  * @returns {Colour[]}
  */
 export function themeColours(element, scale = "sequential") {
   const listed = getComputedStyle(element).getPropertyValue(`--st-chart-${scale}-colors`);
+  const zero = scale === "diverging" ? [themeColours(element)[0]] : [];
+  const name = `${listed} ${zero}`;
+  const known = scalesOfThemes.get(name);
+  if (known) return known;
   const colours = listed.split(",").map(colourOf);
   // Streamlit's theme has ten: none of them is the middle, and a mixture of two would be a tint.
-  if (scale === "diverging") colours.splice(colours.length / 2, 0, themeColours(element)[0]);
+  colours.splice(colours.length / 2, 0, ...zero);
+  scalesOfThemes.set(name, colours);
   return colours;
 }
 

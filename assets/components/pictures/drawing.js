@@ -221,6 +221,7 @@ export class Curved {
   /** @type {Map<string, HTMLElement>} the elements of tokens, by side and position */
   shown = new Map();
   strongest = 0;
+  scrolled = 0; // pixels; an element that is asked for them is laid out at once
   /** @type {TokenSide[]} of the tokens: "query" and "key", or "token" for both */
   sides = [];
 
@@ -243,7 +244,10 @@ export class Curved {
     this.canvas.setAttribute("aria-hidden", "true");
     this.long.append(this.canvas);
     this.scroll.append(this.long);
-    this.scroll.onscroll = () => this.update();
+    this.scroll.onscroll = () => {
+      this.scrolled = this.scroll[this.isAcross ? "scrollLeft" : "scrollTop"];
+      this.update();
+    };
     stage.replaceChildren(this.scroll);
     this.more = new More(stage, this.scroll, this.isAcross, this.texts);
   }

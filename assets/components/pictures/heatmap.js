@@ -2,6 +2,7 @@
 // where there is room.
 
 import { fit, make, penOf, required } from "../page/elements.js";
+import { measured } from "../page/saving.js";
 import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { SvgPen } from "./svg_pen.js";
@@ -87,8 +88,9 @@ export class Heatmap {
   look = NO_LOOK;
   /** @type {Marks} */
   marks = NONE;
-  /** @type {HTMLCanvasElement | null} one pixel for each of the values */
-  picture = null;
+  /** one pixel for each of the values, once they are drawn */
+  picture = make("canvas");
+  isDrawn = false;
   /** @type {Path2D | null} the cells that a mask hides */
   hidden = null;
   /** @type {{ name: string, picture: HTMLCanvasElement, hidden: Path2D | null } | null} cells in sight of a long text */
@@ -143,7 +145,7 @@ export class Heatmap {
    */
   replace(numbers, look = this.look) {
     const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
-    Object.assign(this, { numbers, look, picture: null, closer: null, hidden: hiddenCells(numbers.values, width) });
+    Object.assign(this, { numbers, look, isDrawn: false, closer: null, hidden: hiddenCells(numbers.values, width) });
   }
 
   /**
@@ -243,7 +245,11 @@ export class Heatmap {
    * @param {MatrixLook} look
    */
   printed(look) {
-    const copy = Object.assign(new Heatmap(), this, { look, marks: { ...this.marks, cell: null } });
+    const copy = Object.assign(new Heatmap(), this, {
+      look,
+      marks: { ...this.marks, cell: null },
+      picture: make("canvas"),
+    });
     copy.replace(this.numbers);
     const pen = new SvgPen();
     if (this.numbers.values.length) copy.#paintWith(pen);
@@ -279,7 +285,8 @@ function drawCells(map, context) {
   const { x, y, cell, high } = map.viewport;
   const { step = 1 } = numbers;
   if (step > 1 && cell >= CLOSE) return drawSingleCells(map, context);
-  map.picture ??= pixels(numbers, look, Math.ceil(numbers.columns.length / step));
+  if (!map.isDrawn) pixels(map.picture, numbers, look, Math.ceil(numbers.columns.length / step));
+  map.isDrawn = true;
   const { width, height } = map.picture;
   context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
   context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
@@ -339,7 +346,8 @@ function drawSingleCells(map, context) {
     const values = new Float32Array((bottom - top) * (right - left));
     for (let row = top, at = 0; row < bottom; row++)
       for (let column = left; column < right; column++, at++) values[at] = exact(row, column);
-    const picture = pixels({ ...numbers, values }, look, right - left);
+    const picture = make("canvas");
+    pixels(picture, { ...numbers, values }, look, right - left);
     map.closer = { name, picture, hidden: hiddenCells(values, right - left) };
   }
   context.imageSmoothingEnabled = false;
@@ -406,12 +414,11 @@ function hatching(ink, ratio) {
   return pattern;
 }
 
-/** @param {Numbers} numbers @param {MatrixLook} look @param {number} width */
-function pixels(numbers, look, width) {
-  const picture = make("canvas");
-  Object.assign(picture, { width, height: numbers.values.length / width });
+/** @param {HTMLCanvasElement} picture @param {Numbers} numbers @param {MatrixLook} look @param {number} width */
+function pixels(picture, numbers, look, width) {
+  const height = numbers.values.length / width;
+  if (picture.width !== width || picture.height !== height) Object.assign(picture, { width, height });
   putPixels(penOf(picture), numbers, look, width);
-  return picture;
 }
 
 /**
@@ -555,11 +562,10 @@ const areNumbers = (names) => names.every((name) => /^\d+$/.test(name));
 
 /** @param {string[]} names @param {MatrixLook} look */
 function widestName(names, look) {
-  const context = penOf(make("canvas"));
-  context.font = nameFont(look, true);
+  const width = measured(nameFont(look, true));
   return Math.min(
     LONGEST_NAME,
-    names.reduce((widest, name) => Math.max(widest, context.measureText(name).width), 0),
+    names.reduce((widest, name) => Math.max(widest, width(name)), 0),
   );
 }
 

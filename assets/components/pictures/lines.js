@@ -59,15 +59,14 @@ export class Lines extends Curved {
   }
 
   range() {
-    const from = Math.floor(this.scroll.scrollTop / ROW);
+    const from = Math.floor(this.scrolled / ROW);
     return [from, from + Math.ceil(this.height / ROW) + 1];
   }
 
   // Tokens that are not wholly in sight above and below.
   beyond() {
-    const { scrollTop } = this.scroll;
-    const below = longestOf(this.panel) - Math.floor((scrollTop + this.height + 1) / ROW);
-    return [Math.ceil((scrollTop - 1) / ROW), below].map((count) => Math.max(0, count));
+    const below = longestOf(this.panel) - Math.floor((this.scrolled + this.height + 1) / ROW);
+    return [Math.ceil((this.scrolled - 1) / ROW), below].map((count) => Math.max(0, count));
   }
 
   /** @param {HTMLElement} element @param {TokenSide} side @param {number} at */
@@ -105,7 +104,7 @@ export class Lines extends Curved {
     const gap = Math.min(3, 12 / heads.length);
     /** @type {(at: number, head: number) => number} */
     const level = (at, head) =>
-      (at + 0.5) * ROW - this.scroll.scrollTop + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
+      (at + 0.5) * ROW - this.scrolled + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
     return this.lines(from, to).map((line) => ({
       ...line,
       points: between(x, level(line.query, line.head), x + middle, level(line.key, line.head)),
@@ -171,7 +170,7 @@ export class Lines extends Curved {
         anchor: isKey ? "start" : "end",
       };
     };
-    const curves = this.curvesOf(0, length, left, this.scroll.scrollTop, middle);
+    const curves = this.curvesOf(0, length, left, this.scrolled, middle);
     return {
       width: left + middle + right,
       height: length * ROW,

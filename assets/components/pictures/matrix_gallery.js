@@ -151,7 +151,11 @@ export class MatrixGallery {
     // Rows of one token stand at one height in all of them.
     const { named } = this.options;
     const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
-    for (const name of names) this.#small(name, above);
+    for (const name of names) pictures[name].figure.style.gridColumn = `span ${matrices[name].span ?? 1}`;
+    const rooms = names.map((name) => pictures[name].figure.clientWidth || this.tall); // before anything is written
+    names.forEach((name, nth) => {
+      this.#small(name, rooms[nth], above);
+    });
     this.#enlarge();
     this.explanation.update();
     oneTabStop(row);
@@ -199,14 +203,12 @@ export class MatrixGallery {
     return { map, figure, button };
   }
 
-  /** @param {string} name @param {number} above */
-  #small(name, above) {
+  /** @param {string} name @param {number} room @param {number} above */
+  #small(name, room, above) {
     const { look, tall, texts } = this;
     const { named = false } = this.options;
     const { map, figure, button } = this.pictures[name];
-    const { symbol, meaning, numbers, result, axes, hatched, span = 1 } = this.matrices[name];
-    figure.style.gridColumn = `span ${span}`;
-    const room = figure.clientWidth || tall;
+    const { symbol, meaning, numbers, result, axes, hatched } = this.matrices[name];
     const width = named ? Math.min(room, widthOf(numbers, look, CELL.width)) : room;
     map.show(numbers, look, width, named ? tall : Math.min(width, tall), named, above);
     elementIn(figure, "b").textContent = `${result ? "→ " : ""}${symbol}`;

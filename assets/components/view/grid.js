@@ -75,7 +75,7 @@ export class HeadGrid {
     const most = Math.max(...largest);
     const end = (this.selection.state.fitted && most) || 1;
     this.pictures = layer.heads.map((head, at) => {
-      const map = new Heatmap();
+      const map = this.pictures[at]?.map ?? new Heatmap();
       const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();

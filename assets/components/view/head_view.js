@@ -367,7 +367,7 @@ export class HeadView {
       if (one.strip) followPointer(this.selection, { ...one, stage: one.strip.stage, drawing: one.strip }, this.reply);
     }
     this.controls();
-    this.redraw();
+    this.redraw(this.width || this.root.clientWidth); // another width is observed
     if (focused !== undefined) this.drawings[Number(focused)]?.drawing.list.focus({ preventScroll: true });
     const first = pinned?.[0]?.tokens[0];
     if (first) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(first, longestOf(panel) - 1));
@@ -376,13 +376,13 @@ export class HeadView {
     if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
-  redraw() {
-    this.width = this.root.clientWidth;
+  redraw(width = this.root.clientWidth) {
+    this.width = width;
     if (!this.width) return;
     this.row.arrange();
     for (const { drawing } of this.drawings) drawing.draw();
     for (const { strip } of this.drawings) strip?.draw();
-    this.matrices.draw(themeOf(this.root), this.page);
+    this.matrices.draw(this.theme, this.page);
     this.#updateRest();
   }
 
@@ -404,6 +404,12 @@ export class HeadView {
   describe() {
     const { selection } = this;
     const { header, heads } = selection;
+    // What is written anew is no lower than before: nothing below may move up under the pointer.
+    const places = this.drawings.flatMap(({ status, answers }) => [status, answers]).filter((one) => one.dataset.text);
+    const heights = places.map((place) => place.getBoundingClientRect().height);
+    places.forEach((place, nth) => {
+      place.style.minHeight = `${heights[nth]}px`;
+    });
     for (const { panel, answers, status, stage, drawing } of this.drawings) {
       const { focus, pinned } = selection.of(panel);
       const layer = selection.layer(panel);
@@ -414,8 +420,6 @@ export class HeadView {
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
-        // Nothing below may move up under the pointer.
-        status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
       showAnswers(answers, selection.answers(panel), header.texts, this.theme.textColours);
       stage.dataset.pinned = String(Boolean(pinned));
@@ -527,8 +531,6 @@ function showAnswers(place, answers, texts, colours) {
       return pair;
     }),
   );
-  // Nothing below may move up under the pointer.
-  place.style.minHeight = `${place.getBoundingClientRect().height}px`;
 }
 
 // Which of the heads that are on have nothing to find at the one token in focus.
