@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     static = commands.add_parser("static", help=meaning, description=f"{meaning}.", allow_abbrev=False)
     help_text = (
         "a name that ends in .html: one file, opened by a double click, with a model of each language; or a "
-        "folder for any static host, with all models that answer questions"
+        "folder for any static host, with all small models"
     )
     static.add_argument("output", metavar="FOLDER|PAGE.html", type=Path, help=help_text)
     static.add_argument("--link", default="", help="the link of the scene at which the page opens")

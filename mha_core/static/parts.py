@@ -20,8 +20,6 @@ from mha_core.training.lexicon import LANGUAGES, SPARES, lexicon
 from mha_core.training.links import BE
 
 ADJECTIVES = frozenset({"adjective", "cue", "feeling"})
-# The models that the engine computes; decoders, which write, need the app.
-PLANS = tuple(plan for plan in checkpoints.PLANS if not plan.shape.is_decoder)
 TEXTS = "static."  # prefix of the keys of the page's own texts
 # The texts of the page besides those of the head view: all with these prefixes, and some more.
 PREFIXES = (
@@ -35,7 +33,8 @@ PREFIXES = (
 KEYS = (
     *(f"control.{name}" for name in ("text", "twin", "twin_empty", "example", "h", "d_model")),
     *(f"heads.{name}" for name in ("question", "how", "start", "rewrite", "without", "block")),
-    *("control.architecture", "model.trained", "roles.label", "language.name", "language.code", "list.comma"),
+    *("control.architecture", "model.trained", "model.trained_decoder", "roles.label"),
+    *("language.name", "language.code", "list.comma"),
     *(f"what_if.{name}" for name in ("heading", "kind", "layer", "head", "from", "to", "all", "apply")),
     *(f"what_if.{name}" for name in ("cut", "off", "row", "lift", "reset", "in_layer", "in_all_layers")),
     *(f"what_if.{name}" for name in ("of_head", "of_heads", "of_all_heads", "every_word", "unordered_says")),
@@ -83,7 +82,7 @@ def model(plan: Plan) -> bytes:
     """
     trained = checkpoints.load_model(checkpoints.path(plan))
     tensors = {name: tensor.half().numpy() for name, tensor in trained.model.state_dict().items()}
-    scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]["questions"]
+    scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]
     spec = plan.shape.spec
     facts = {
         "name": checkpoints.name(plan),
@@ -98,7 +97,7 @@ def model(plan: Plan) -> bytes:
         "seed": plan.seed,
         "questions": trained.model.questions,
         "temperatures": trained.model.temperatures,
-        "scores": {question: score["right"] for question, score in scores.items()},
+        "scores": {question: score["right"] for question, score in scores.get("questions", {}).items()},
         "roles": [(*place, *role) for place, role in roles.labels(roles.shipped(plan)).items()],
         "shapes": {name: tensor.shape for name, tensor in tensors.items()},
     }

@@ -34,7 +34,7 @@ def page(link: str = "") -> str:
     if link:
         inside["link"] = link.encode()
         plans = dict.fromkeys([_plan_of(link), *plans])
-    shipped = {checkpoints.name(plan): plan for plan in parts.PLANS}
+    shipped = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
     models = [shipped[name] for name in dict.fromkeys(map(checkpoints.name, plans))]
     return head_view.with_parts(inside | _parts(models))
 
@@ -48,14 +48,7 @@ def _plan_of(link: str) -> Plan:
             source=scene.source,
             fixes=({"source": "mini"},),
         )
-    plan = mini.find(mini.language(scene.text), scene.architecture, scene.h, scene.d_model)
-    if plan not in parts.PLANS:
-        raise MhaError(
-            "A page cannot compute a decoder yet; {names} can be used.",
-            names=listed(dict.fromkeys(one.architecture for one in parts.PLANS), "or"),
-            fixes=({"architecture": "glass-box"},),
-        )
-    return plan
+    return mini.find(mini.language(scene.text), scene.architecture, scene.h, scene.d_model)
 
 
 def save_page(path: str | PathLike, link: str = "") -> None:
@@ -66,13 +59,13 @@ def save_page(path: str | PathLike, link: str = "") -> None:
 
 
 def save_folder(folder: str | PathLike) -> int:
-    """Write a folder for any static host, with all of `parts.PLANS`; returns the number of its files.
+    """Write a folder for any static host, with all shipped models; returns the number of its files.
 
     A file that has changed has another name. Files of an earlier version are removed; raises `MhaError` if
     the folder has anything else.
     """
     folder = Path(folder)
-    files = {name: _file(name, data) for name, data in _parts(parts.PLANS).items()}
+    files = {name: _file(name, data) for name, data in _parts(checkpoints.PLANS).items()}
     unknown = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     unknown = [name for name in unknown if name not in ("index.html", PARTS, ".nojekyll")]
     index = folder / "index.html"

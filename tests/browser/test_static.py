@@ -4,12 +4,14 @@ import functools
 import http.server
 import threading
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.static import parts, site
+from mha_core.static import site
+from mha_core.training import checkpoints
 
 SAID = ".view .panel .status span"
 SENTENCE = "The boy thanked the girl since she was so kind."  # with 40 characters and more
@@ -23,8 +25,8 @@ def written(tmp_path_factory) -> Path:
     """A folder with everything: site/, page.html, and numbers.html with frozen numbers."""
     folder = tmp_path_factory.mktemp("static")
     with pytest.MonkeyPatch.context() as patch:  # all models take seconds
-        small = tuple(plan for plan in parts.PLANS if plan.d_model <= 64 and plan.h in (2, 4))
-        patch.setattr(parts, "PLANS", small)
+        small = tuple(plan for plan in checkpoints.PLANS if plan.d_model <= 64 and plan.h in (2, 4))
+        patch.setattr(checkpoints, "PLANS", small)
         site.save_folder(folder / "site")
     site.save_page(folder / "page.html")
     frame = '<iframe sandbox="allow-scripts" src="site/index.html" style="width:100%;height:800px">'
@@ -63,7 +65,14 @@ def tab(browser):
         contexts.append(browser.new_context(**{"locale": "en-US", "reduced_motion": "reduce"} | settings))
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda line: wrong.append(line.text) if line.type == "error" else None)
+        page.on(
+            "console",
+            lambda line: (
+                wrong.append(line.text)
+                if line.type == "error" and "Clipboard" not in line.text  # which a sandbox blocks
+                else None
+            ),
+        )
         page.on(
             "request",
             lambda request: (
@@ -98,6 +107,12 @@ def test_a_file_answers_at_each_key_with_the_network_off(tab, written):
     page.go_back()
     page.wait_for_url(lambda url: "token=boy" not in url)
     assert field.input_value() == SENTENCE
+    page.reload()
+    page.locator(SAID).first.wait_for()
+    assert field.input_value() == SENTENCE
+    page.locator(".share summary").click()
+    page.keyboard.press("Escape")
+    assert page.locator(".share details[open]").count() == 0
 
 
 def test_a_folder_works_below_a_path_and_fetches_a_model_when_it_is_chosen(tab, host):
@@ -126,6 +141,10 @@ def test_a_sandboxed_frame_on_another_page_computes(tab, host):
     frame.locator(".text textarea").fill("小狗咬了[MASK]，因为它太饿了。")
     frame.locator(".view .token", has_text="小狗").first.wait_for()
     assert frame.locator("h1").inner_text() == "每个头看什么？"
+    frame.locator(".share summary").click()
+    frame.get_by_role("button", name="复制链接").click()
+    link = parse_qs(urlsplit(frame.locator(".by-hand textarea").input_value()).query)  # it has no address
+    assert (link["text"], link["lang"]) == (["小狗咬了[MASK]，因为它太饿了。"], ["zh"])
 
 
 def test_the_app_what_it_saves_and_both_pages_draw_the_same_numbers(tab, written, app):

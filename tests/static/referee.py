@@ -25,7 +25,7 @@ from mha_core.sources import mini
 from mha_core.static import parts
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
-from mha_core.training.lexicon import lexicon
+from mha_core.training.lexicon import HIDDEN, lexicon
 from mha_core.training.written import written
 
 # Words that no vocabulary has, other scripts, marks that join, numbers, special tokens, and separators.
@@ -83,8 +83,9 @@ class Compared(NamedTuple):
     outputs: float
 
 
-def cases(language: str, *, generated: int, by_hand: int, odd: int) -> list[Case]:
-    """Texts of each kind."""
+def cases(plan: Plan, *, generated: int, by_hand: int, odd: int) -> list[Case]:
+    """Texts of each kind; for a decoder without hidden words."""
+    language = plan.language
     name = {"en": "small", "zh": "small-zh"}[language]
     made_up = [one.text for one in texts.read(name, linked=False, count=generated)]
     hand = dict.fromkeys(one.text for half in written(language).values() for one in half)
@@ -96,14 +97,17 @@ def cases(language: str, *, generated: int, by_hand: int, odd: int) -> list[Case
         long.append(part)
     if odd:
         long[-1] = " ".join(["it"] * 63)  # as long as a model reads
-    return [Case(text) for text in (*made_up, *islice(hand, by_hand), *long)]
+    every = (*made_up, *islice(hand, by_hand), *long)
+    if plan.shape.is_decoder:
+        every = [text for text in every if words.number[HIDDEN] not in words.cut(text, limit=64)[1]]
+    return [Case(text) for text in every]
 
 
-def edited(language: str, plan: Plan, count: int) -> list[Case]:
+def edited(plan: Plan, count: int) -> list[Case]:
     """Texts with random edits, up to three each."""
     rng, found = Random(f"edits {plan}"), []
-    for case in cases(language, generated=count, by_hand=0, odd=0):
-        length = len(lexicon(language).cut(case.text, limit=64)[0])
+    for case in cases(plan, generated=count, by_hand=0, odd=0):
+        length = len(lexicon(plan.language).cut(case.text, limit=64)[0])
         drawn = [_edit(rng, plan, length) for _ in range(rng.choice((1, 1, 2, 3)))]
         given = any(type(one) is Weights and one.values is not None for one in drawn)
         if given and any(isinstance(one, Hide | Mask) for one in drawn):
@@ -116,7 +120,7 @@ def _edit(rng: Random, plan: Plan, length: int) -> Edit:
     layer = rng.choice((None, *range(len(plan.shape.layers))))
     heads = rng.choice((None, rng.randrange(plan.h)))
     row, key = rng.randrange(length), rng.randrange(length)
-    weights = [rng.random() for _ in range(length)]
+    weights = [rng.random() * (at <= row or not plan.shape.is_decoder) for at in range(length)]
     shares = tuple(int(1e4 * one / sum(weights)) / 1e4 for one in weights)
     drawn: list[Callable[[], Edit]] = [
         lambda: Hide(layer=layer, heads=heads, rows=rng.choice((None, row)), keys=key),
@@ -223,13 +227,11 @@ def main() -> int:
             )
             return json.loads(done.stdout)
 
-        for plan in parts.PLANS:
+        for plan in checkpoints.PLANS:
             if len(sys.argv) > 1 and not checkpoints.name(plan).startswith(tuple(sys.argv[1:])):
                 continue
-            given = cases(plan.language, generated=300, by_hand=100, odd=100)
-            plain, changed = (
-                compare(javascript, plan, some) for some in (given, edited(plan.language, plan, 300))
-            )
+            given = cases(plan, generated=300, by_hand=100, odd=100)
+            plain, changed = (compare(javascript, plan, some) for some in (given, edited(plan, 300)))
             print(checkpoints.name(plan), len(given), *map("{:.1e}".format, (*plain, *changed)), flush=True)
             worst = [max(three) for three in zip(worst, plain, changed, strict=True)]
     print("largest:", *map("{:.1e}".format, worst))

@@ -27,7 +27,7 @@ return decoded("texts").map((text) => {
 });
 """
 MODULES = ["engine/model.js", "engine/lexicon.js", "engine/sentence.js", "engine/answers.js"]
-PLANS = [plan for plan in parts.PLANS if plan.d_model == 64 and plan.h in (1, 4, 8)]
+PLANS = [plan for plan in checkpoints.PLANS if plan.d_model == 64 and plan.h in (1, 4, 8)]
 
 
 def is_on_edge(trace: AttentionTrace) -> bool:
@@ -49,7 +49,7 @@ def own_language():
 @pytest.mark.usefixtures("own_language")
 @pytest.mark.parametrize("plan", PLANS, ids=checkpoints.name)
 def test_answers_and_the_first_look_are_those_of_the_app(javascript, plan):
-    given = [case.text for case in referee.cases(plan.language, generated=15, by_hand=15, odd=8)]
+    given = [case.text for case in referee.cases(plan, generated=15, by_hand=15, odd=8)]
     files = {"model": parts.model(plan), "words": parts.words(plan.language), "said": parts.texts()}
     code = f"const language = {json.dumps(plan.language)};\n{CODE}"
     found = javascript(MODULES, code, **files, texts=json.dumps(given).encode())

@@ -6,7 +6,6 @@ import unicodedata
 
 import pytest
 
-from mha_core.static import parts
 from mha_core.training import checkpoints
 from mha_core.training.lexicon import normalized
 from tests.static import referee
@@ -14,14 +13,14 @@ from tests.static import referee
 WEIGHTS, PROBABILITIES = 1e-5, 1e-4
 # Without √d_k scores are four times as large in both layers: torch itself is 1e-5 off in single precision.
 EDITED = 1.5e-5
-SMALL = [plan for plan in parts.PLANS if plan.d_model <= 64 and plan.h == 4]
-WIDE = [plan for plan in parts.PLANS if plan not in SMALL]
+SMALL = [plan for plan in checkpoints.PLANS if plan.d_model <= 64 and plan.h == 4]
+WIDE = [plan for plan in checkpoints.PLANS if plan not in SMALL]
 
 
 @pytest.mark.parametrize("plan", SMALL, ids=checkpoints.name)
 def test_each_architecture_gives_torchs_weights_and_answers(javascript, plan):
-    plain = referee.cases(plan.language, generated=20, by_hand=10, odd=20)
-    for given, limit in ((plain, WEIGHTS), (referee.edited(plan.language, plan, 20), EDITED)):
+    plain = referee.cases(plan, generated=20, by_hand=10, odd=20)
+    for given, limit in ((plain, WEIGHTS), (referee.edited(plan, 20), EDITED)):
         found = referee.compare(javascript, plan, given)
         assert max(found.weights, found.outputs) <= limit
         assert found.probabilities <= PROBABILITIES
@@ -30,7 +29,7 @@ def test_each_architecture_gives_torchs_weights_and_answers(javascript, plan):
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", WIDE, ids=checkpoints.name)
 def test_each_size_gives_torchs_weights_and_answers(javascript, plan):
-    found = referee.compare(javascript, plan, referee.cases(plan.language, generated=3, by_hand=2, odd=3))
+    found = referee.compare(javascript, plan, referee.cases(plan, generated=3, by_hand=2, odd=3))
     assert found.weights <= WEIGHTS
     assert found.probabilities <= PROBABILITIES
 

@@ -35,7 +35,7 @@ def test_a_folder_has_every_model_under_a_name_that_changes_with_it(tmp_path, mo
     assert command.main(["static", str(folder)]) == 0
     page = (folder / "index.html").read_text("utf-8")
     listed = json.loads(re.search(r'id="files">([^<]*)<', page)[1])
-    assert {*listed} == {*map(checkpoints.name, parts.PLANS), "words-en", "words-zh"}
+    assert {*listed} == {*map(checkpoints.name, checkpoints.PLANS), "words-en", "words-zh"}
     files = [path.relative_to(folder).as_posix() for path in folder.rglob("*.js")]
     assert sorted(files) == sorted(listed.values())
     assert max(path.stat().st_size for path in folder.rglob("*.*")) <= MAX_FILE

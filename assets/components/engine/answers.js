@@ -41,6 +41,12 @@ export const answersInWords = (read, texts) => read.answers.map((_, token) => an
 function answersAbout(read, token, texts) {
   const answer = read.answers[token];
   if (!answer) return [];
+  if (read.model.isDecoder) {
+    const asked = fill(texts["answer.next"], { query: isolated(read.cut.labels[token]) });
+    const words = sharesOf(answer.slice(0, MOST_GUESSES), texts, MIN_SHARE);
+    const isKnown = answer[0][1] >= LEAST_GUESS;
+    return [[asked, isKnown ? words : fill(texts["answer.perhaps"], { words }), "", isKnown, []]];
+  }
   if (read.cut.pieces[token] === HIDDEN_MARK) return [unsure(texts["answer.hidden"], answer, texts, [])];
   const ofPronoun = read.is(token, "pronoun");
   /** @type {Set<string>} */

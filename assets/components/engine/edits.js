@@ -12,7 +12,7 @@
  * @typedef {{ scale: number, temperature: number, visible: Uint8Array | null, weights: Float32Array | null,
  *   outputs: Float32Array | null }} EditedRule
  */
-/** @typedef {{ layer: number, length: number, h: number, dK: number, layers: number }} EditedSite */
+/** @typedef {{ layer: number, length: number, h: number, dK: number, layers: number, isCausal: boolean }} EditedSite */
 
 /** @type {Record<string, string[]>} each kind with its fields in a link */
 const EDIT_FIELDS = {
@@ -26,6 +26,8 @@ const EDIT_FIELDS = {
   concatenated: ["layer"],
   row: ["layer", "head", "from", "weights"],
 };
+/** @type {Edit} what a decoder hides */
+const CAUSAL = { kind: "mask", layer: null, heads: null, rows: null, keys: null, by: 1, mask: "causal", values: null };
 const MIN_BY = 0.001; // of a temperature
 const MAX_BY = 1_000_000;
 const ROW_ROUNDING = 1e-3; // of the sum of a row of given weights
@@ -130,7 +132,7 @@ export function writeEdit({ kind, layer, heads, rows, keys, by, mask, values }) 
 /**
  * Does an edit name only layers, heads and tokens that are there, and no weight on a hidden cell?
  * @param {Edit} edit
- * @param {Omit<EditedSite, "layer">} site
+ * @param {Omit<EditedSite, "layer" | "isCausal">} site
  */
 export const isEditHere = ({ layer, heads, rows, keys, values }, { length, h, layers }) =>
   (layer ?? 0) < layers &&
@@ -144,8 +146,8 @@ export const isEditHere = ({ layer, heads, rows, keys, values }, { length, h, la
  * @param {EditedSite} site
  * @returns {EditedRule}
  */
-export function editRule(edits, { layer, length, h, dK }) {
-  const here = edits.filter((edit) => (edit.layer ?? layer) === layer);
+export function editRule(edits, { layer, length, h, dK, isCausal }) {
+  const here = [...(isCausal ? [CAUSAL] : []), ...edits].filter((edit) => (edit.layer ?? layer) === layer);
   /** @type {EditedRule} */
   const rule = { scale: dK ** -0.5, temperature: 1, visible: null, weights: null, outputs: null };
   /** @type {(edit: Edit, act: (at: number, query: number, head: number) => void) => void} each row that an edit names */

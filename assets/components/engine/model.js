@@ -58,6 +58,8 @@ export class SmallModel {
     const { d_model: width, h } = this.facts;
     this.width = width;
     this.dK = width / h;
+    this.isDecoder = this.facts.architecture.startsWith("decoder");
+    this.isLatent = this.facts.architecture.endsWith("latent");
   }
 
   /** @param {string} name */
@@ -117,12 +119,12 @@ export class SmallModel {
 
   /** @param {Float32Array} stream @param {number} number @param {Edit[]} edits @param {number} length @returns {LayerPass} */
   #attend(stream, number, edits, length) {
-    const { facts, dK } = this;
+    const { facts, dK, isDecoder: isCausal } = this;
     const name = `layers.${number}.attention`;
     const x = this.norm(stream, `layers.${number}.norm`);
-    const [q, k, v] = facts.architecture === "latent" ? this.#latent(x, name) : this.#projected(x, name);
+    const [q, k, v] = this.isLatent ? this.#latent(x, name) : this.#projected(x, name);
     const kvHeads = k.length / length / dK;
-    const rule = editRule(edits, { layer: number, length, h: facts.h, dK, layers: facts.layers.length });
+    const rule = editRule(edits, { layer: number, length, h: facts.h, dK, layers: facts.layers.length, isCausal });
     return { x, q, k, v, kvHeads, rule, ...attended(q, k, v, rule, length, facts.h, dK) };
   }
 

@@ -77,7 +77,6 @@ export function readScene(query, { example, english, edition }) {
   const refusal = COMPUTED_ELSEWHERE[link.get("source") ?? "mini"];
   if (refusal) notes.push([refusal, command]);
   for (const name of ELSEWHERE) if (link.get(name)) notes.push(["static.elsewhere", { name, ...command }]);
-  if (link.get("architecture")?.startsWith("decoder")) notes.push(["static.decoder", command]);
   const { edits, refused } = readEdits(link.get("edits") ?? "");
   if (refused.length) notes.push(["static.edits", { changes: refused.join("; "), ...command }]);
   const text = link.get("text") || example.text;

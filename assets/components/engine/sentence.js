@@ -13,12 +13,13 @@ import { HIDDEN_MARK, normalized, START } from "./lexicon.js";
 
 const MOST_ANSWERS = 5;
 const GUESSING = "hidden"; // the question for the word behind [MASK]
+const NEXT = "next"; // the one question of a decoder
 const HIDDEN_MARKS = [HIDDEN_MARK, "<mask>"]; // which are words, though of no text
 const NO_WORD_FORM = /^(\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>)$/;
 
 /**
  * A sentence as a model reads it. `answers` has for each token the noun that it stands for or belongs to, or the
- * words that can stand in its place; none for [CLS].
+ * words that can stand in its place, and none for [CLS]; of a decoder the words that can come next.
  */
 export class ReadSentence {
   /**
@@ -36,7 +37,7 @@ export class ReadSentence {
     /** for each head of the last layer its questions, in the order in which they are named */
     this.asks = Array.from({ length: facts.h }, (_, head) => {
       const own = QUESTION_ORDER.filter((question) => facts.questions[question]?.includes(head));
-      return own.length ? own : [GUESSING];
+      return own.length || model.isDecoder ? own : [GUESSING];
     });
     const site = { length: cut.ids.length, h: facts.h, dK: model.dK, layers: facts.layers.length };
     this.edits = edits.filter((edit) => isEditHere(edit, site));
@@ -48,16 +49,18 @@ export class ReadSentence {
     /** @type {Map<string, (WordAnswer | null)[]>} */
     this.questions = new Map();
     for (const question of Object.keys(facts.questions)) {
-      if (question === GUESSING) continue;
+      if (!QUESTION_ORDER.includes(question)) continue;
       const chances = model.probabilities(pass, question, tokens, [...spelled.keys()], this.edits);
       this.questions.set(question, [null, ...chances.map((one) => mostProbable(one, [...spelled.values()]))]);
     }
-    const hidden = tokens.filter((at) => cut.pieces[at] === HIDDEN_MARK);
+    const [asked, places] = model.isDecoder
+      ? [NEXT, [0, ...tokens]]
+      : [GUESSING, tokens.filter((at) => cut.pieces[at] === HIDDEN_MARK)];
     const known = lexicon.known.map((word) => lexicon.number.get(word) ?? 0);
-    const guessed = hidden.length ? model.probabilities(pass, GUESSING, hidden, known, this.edits) : [];
-    this.answers = (this.questions.get("noun") ?? []).map((answer, at) => {
-      const nth = hidden.indexOf(at);
-      return nth < 0 ? answer : mostProbable(guessed[nth], lexicon.known);
+    const guessed = places.length ? model.probabilities(pass, asked, places, known, this.edits) : [];
+    this.answers = cut.ids.map((_, at) => {
+      const nth = places.indexOf(at);
+      return nth < 0 ? (this.questions.get("noun")?.[at] ?? null) : mostProbable(guessed[nth], lexicon.known);
     });
   }
 
@@ -86,6 +89,7 @@ export class ReadSentence {
   // The questions of each head, and the tokens at which it has nothing to find, as the head view takes them.
   // Of a head that is switched off it is not said.
   get nothing() {
+    if (this.model.isDecoder) return [];
     const { pieces } = this.cut;
     const given = this.pass.layers[this.pass.layers.length - 1].rule.outputs;
     const size = pieces.length * this.model.dK;
@@ -127,8 +131,13 @@ function spelling({ ids, pieces }) {
 
 /** @param {number[]} chances @param {string[]} words @returns {WordAnswer} */
 function mostProbable(chances, words) {
-  const order = [...chances.keys()].sort((a, b) => chances[b] - chances[a] || a - b);
-  return order.slice(0, MOST_ANSWERS).map((at) => [words[at], chances[at]]);
+  const left = [...chances];
+  return Array.from({ length: Math.min(MOST_ANSWERS, left.length) }, () => {
+    let best = 0;
+    for (let at = 1; at < left.length; at++) if (left[at] > left[best]) best = at;
+    left[best] = -1;
+    return [words[best], chances[best]];
+  });
 }
 
 /**

@@ -15,7 +15,7 @@ export function stepsToVector({ model, pass }, { name, layer, head, row, column 
   const weightsOf = (matrix, at, { length }) => [
     ...model.tensor(`${attention}.${matrix}.weight`).subarray(at * length, (at + 1) * length),
   ];
-  if (facts.architecture === "latent") {
+  if (model.isLatent) {
     if (name === "q") return sumOf("projection", [...x], weightsOf("q_up", head * dK + column, x));
     const short = model.latentVectors(x, attention);
     const at = (2 * head + (name === "v" ? 1 : 0)) * dK + column; // of each head the keys, then the values

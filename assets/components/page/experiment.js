@@ -160,9 +160,16 @@ export class Experiment {
     const [layer, head, query] = [values.layer, values.head, values.from].map((value) => Number(value) - 1);
     this.row ??= [...read.layers[layer].row(head, query)].map((weight) => Math.round(weight * 100) / 100);
     const { row } = this;
-    const fields = row.map((weight, key) => {
+    const seen = [...row.keys()].filter((key) => read.layers[layer].sees(head, query, key));
+    const fields = seen.map((key) => {
       const label = make("label", "", isolated(read.cut.labels[key]));
-      const input = Object.assign(make("input"), { type: "number", min: 0, max: 1, step: 0.05, value: String(weight) });
+      const input = Object.assign(make("input"), {
+        type: "number",
+        min: 0,
+        max: 1,
+        step: 0.05,
+        value: String(row[key]),
+      });
       input.oninput = () => {
         row[key] = Math.max(0, Number(input.value) || 0);
       };

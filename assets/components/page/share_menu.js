@@ -1,5 +1,5 @@
 // The menu that shares the scene of the page: it copies its link, or the code of a frame that shows it in another site. The
-// address has all that the page looks at.
+// address has all that the page looks at; a page that may not write its address says it otherwise.
 import { make, makeButton, makeSvg } from "./elements.js";
 
 /** @typedef {{ texts: Record<string, string>, note: string, language: string | null }} SharePage the language if chosen */
@@ -7,18 +7,18 @@ import { make, makeButton, makeSvg } from "./elements.js";
 const FRAME_HEIGHT = 720; // pixels of a frame: sentences, drawing and the first matrices on a slide
 const SHARE_ICON = "M12 15V3m0 0L8 7m4-4 4 4M5 11v9h14v-9"; // an arrow out of a box
 
-/** @param {HTMLElement} root @param {SharePage} data */
-export function showShareMenu(root, data) {
+/** @param {HTMLElement} root @param {SharePage} data @param {() => string} addressOf */
+export function showShareMenu(root, data, addressOf = () => location.href) {
   const { texts, note } = data;
   const now = JSON.stringify(data);
   if (root.dataset.now === now) return; // it stays open while the page runs
   root.dataset.now = now;
   const byHand = make("div", "by-hand");
   byHand.hidden = true;
-  /** @param {"link" | "frame"} name @param {(language: string | null) => string} written */
+  /** @param {"link" | "frame"} name @param {(link: URL) => string} written */
   const item = (name, written) => {
     const button = makeButton(texts[name], "", async () => {
-      const text = written(data.language);
+      const text = written(sharedLink(addressOf(), data.language));
       try {
         await navigator.clipboard.writeText(text);
         button.textContent = texts[`${name}_copied`];
@@ -32,8 +32,8 @@ export function showShareMenu(root, data) {
   };
   const inside = make("div", "inside");
   inside.append(
-    item("link", sharedLink),
-    item("frame", (language) => frameCode(root, language)),
+    item("link", ({ href }) => href),
+    item("frame", (link) => frameCode(root, link)),
     make("p", "", texts.frame_help),
   );
   if (note) inside.append(make("p", "note", note));
@@ -82,18 +82,17 @@ function showByHand(box, label, text) {
 }
 
 // The address of this page; in a language that was chosen it says so.
-/** @param {string | null} language */
-function sharedLink(language) {
-  const url = new URL(location.href);
+/** @param {string} address @param {string | null} language */
+function sharedLink(address, language) {
+  const url = new URL(address);
   if (language && !url.searchParams.has("lang")) url.searchParams.set("lang", language);
-  return url.href;
+  return url;
 }
 
 // The code of a frame with this page, for another site: in the theme of this page, with its ground, since dark letters
 // cannot be read on a dark slide.
-/** @param {Element} root @param {string | null} language */
-function frameCode(root, language) {
-  const url = new URL(sharedLink(language));
+/** @param {Element} root @param {URL} url */
+function frameCode(root, url) {
   const scheme = document.documentElement.style.colorScheme === "dark" ? "dark" : "light";
   url.searchParams.set("embed", "true");
   url.searchParams.set("embed_options", `${scheme}_theme`);

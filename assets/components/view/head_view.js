@@ -404,7 +404,7 @@ export class HeadView {
   describe() {
     const { selection } = this;
     const { header, heads } = selection;
-    // What is written anew is no lower than before: nothing below may move up under the pointer.
+    // New sentences are no lower than those before them: nothing below may move up under the pointer.
     const places = this.drawings.flatMap(({ status, answers }) => [status, answers]).filter((one) => one.dataset.text);
     const heights = places.map((place) => place.getBoundingClientRect().height);
     places.forEach((place, nth) => {
