@@ -74,7 +74,9 @@ OWN_WORDS = {
     '[data-testid="stStatusWidget"], [data-testid="stConnectionStatus"]': (
         "running stop stopping connecting connecting_to not_connected"
     ),
-    '[data-testid="stDialog"]': "close connection_error not_running no_answer copy copied",
+    '[data-testid="stDialog"]': (
+        "close connection_error not_running no_answer no_page no_page_why no_page_named copy copied"
+    ),
 }
 
 
