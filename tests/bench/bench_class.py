@@ -63,6 +63,7 @@ MAX_ANSWER, MAX_OPENING = 2, 3
 MAX_GROWTH = 1.05  # of the memory, with visits that go (tests/browser/test_class.py)
 # One answer to each screen of the first lesson; of the numbers of words any will do.
 ANSWERS = ["{}", "{}", "{}", "5,{}", "3:60,7:40", SENTENCES[1], "It finds the noun."]
+WORDS = 11  # of the shortest of these sentences, with [CLS] and the stop
 
 
 class BenchServer(NamedTuple):
@@ -150,7 +151,7 @@ class Student:
         self.page = "lessons"
         self.query = {"lesson": "heads", "screen": str(screen + 1)}
         if is_answered:
-            answer = ANSWERS[screen].format(self.draw.randint(1, 13))
+            answer = ANSWERS[screen].format(self.draw.randint(1, WORDS))
             self.query["answers"] = f"{screen + 1}-{answer}"
 
     def set(self, key: str, **value) -> None:

@@ -37,6 +37,7 @@ from bench_class import (
     ROOT,
     TARGETS,
     THINK,
+    WORDS,
     BenchServer,
     Measured,
     Student,
@@ -159,7 +160,7 @@ class Pupil(Student):
             return
         if now < self.due.setdefault(at, now + self.course.think * self.draw.uniform(0.1, 1.5)):
             return
-        self.outbox[at] = ANSWERS[at[0] - 1].format(self.draw.randint(1, 13))
+        self.outbox[at] = ANSWERS[at[0] - 1].format(self.draw.randint(1, WORDS))
         self.locked[at] = now
         self.kept.sent[(self.name, *at)] = self.outbox[at]
 

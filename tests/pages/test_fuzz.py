@@ -44,7 +44,11 @@ def sent(acts):
         st.fixed_dictionaries({"do": st.just(what)} | {name: TYPES[kind] for name, kind in fields.items()})
         for what, fields in acts.items()
     ]
-    return st.one_of(*whole, *whole, values)
+    broken = [
+        st.fixed_dictionaries({"do": st.just(what)}, optional=dict.fromkeys(fields, values))
+        for what, fields in acts.items()
+    ]
+    return st.one_of(*whole, *whole, *broken, values)
 
 
 messages = st.one_of(
