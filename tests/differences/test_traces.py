@@ -1,4 +1,4 @@
-"""Two runs: ports of GPT-2 and Llama with planted faults, other precisions and orders of heads."""
+"""Two runs: ports of GPT-2, Llama and BERT with planted faults, other precisions and orders of heads."""
 
 import copy
 import math
@@ -12,6 +12,35 @@ from mha_core.errors import MhaError
 
 D, H, SHARED = 48, 4, 2
 IDS = ([3, 5, 7, 9, 2, 4, 8], [11, 12, 13, 14, 15], [1, 2, 3, 4, 5, 6, 7, 8, 9])
+
+
+class BertPort(nn.Module):
+    """BERT's encoder written anew, with einsum and the weights of one of transformers."""
+
+    def __init__(self, theirs: nn.Module, fault: str = ""):
+        super().__init__()
+        self.theirs, self.fault = theirs, fault
+
+    def forward(self, ids):
+        x = self.theirs.embeddings(ids)
+        for block in self.theirs.encoder.layer:
+            after = block.attention.output
+            x = after.LayerNorm(x + after.dense(self.attended(block.attention.self, x)))
+            x = block.output(block.intermediate(x), x)
+        return x
+
+    def attended(self, of, x):
+        fault = self.fault
+        layers = (of.query, of.value, of.key) if fault == "exchanged" else (of.query, of.key, of.value)
+        q, k, v = (layer(x).unflatten(-1, (H, -1)) for layer in layers)
+        if fault == "interleaved":
+            q, k, v = (one.flatten(2).unflatten(-1, (-1, H)).mT for one in (q, k, v))
+        if fault == "fused":  # right
+            heads = nn.functional.scaled_dot_product_attention(*(one.transpose(1, 2) for one in (q, k, v)))
+            return heads.transpose(1, 2).flatten(2)
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) * (1 if fault == "no scale" else q.shape[-1] ** -0.5)
+        weights = scores.softmax(-1)
+        return torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2)
 
 
 class Port(nn.Module):
@@ -104,7 +133,14 @@ def models():
     llama = transformers.LlamaConfig(
         hidden_size=D, num_attention_heads=H, num_key_value_heads=SHARED, num_hidden_layers=2, **sizes
     )
-    made = {"gpt2": transformers.GPT2Model(gpt2).eval(), "llama": transformers.LlamaModel(llama).eval()}
+    bert = transformers.BertConfig(
+        hidden_size=D, num_attention_heads=H, num_hidden_layers=2, intermediate_size=2 * D, vocab_size=40
+    )
+    made = {
+        "gpt2": transformers.GPT2Model(gpt2).eval(),
+        "llama": transformers.LlamaModel(llama).eval(),
+        "bert": transformers.BertModel(bert).eval(),
+    }
     for model in made.values():
         for weight in model.parameters():
             weight.data.normal_(0, 0.2)
@@ -134,11 +170,17 @@ def recorded(model: nn.Module):
         ("llama", "pairs", "q", "other"),
         ("llama", "no rotation", "q", "lost"),
         ("llama", "in turn", "k", "in turn"),
+        ("bert", "", None, None),
+        ("bert", "fused", None, None),
+        ("bert", "exchanged", "k", "qvk"),
+        ("bert", "no scale", "scaled", "1"),
+        ("bert", "interleaved", "q", "interleaved"),
     ],
 )
 def test_a_port_differs_where_its_fault_is_and_for_that_reason(models, name, fault, matrix, cause):
     model, theirs = models[name]
-    found = mha.difference(recorded(Port(copy.deepcopy(model), fault).eval()), theirs)
+    port = (BertPort if name == "bert" else Port)(copy.deepcopy(model), fault).eval()
+    found = mha.difference(recorded(port), theirs)
     assert (found.matrix, found.is_equal) == (matrix, matrix is None)
     assert [[one.value for one in of] for of in found.causes] == ([[cause]] if cause else [])
     if cause:
