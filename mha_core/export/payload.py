@@ -2,7 +2,8 @@
 
 *scores*: q, k, v, the score rule and each row's log-sum-exp, numbers as float32. The browser computes
 ``weight = exp(score / temperature − lse)`` for the cells that are looked at, so a layer takes O(L · d_k)
-bytes instead of O(L²) (FlashAttention stores the same log-sum-exp: Dao et al. 2022).
+bytes instead of O(L²) (FlashAttention stores the same log-sum-exp: Dao et al. 2022). Of a long text it also
+has the largest weight and the sum of each block of cells, to draw the whole matrix from.
 
 *weights*: the square root of each weight in 16 bits, so that small weights are kept: the error is at most
 ``√w / 65535 + 1 / (4 · 65535²)``, below 0.00002 everywhere. This form is used for layers of which only the
@@ -31,6 +32,7 @@ MARK = b"mha0"
 # The fields of a score rule from which a browser computes a weight; sinks are only in the log-sum-exp.
 UNDERSTOOD = {"scale", "soft_cap", "bias", "distance_bias", "mask", "sinks", "temperature"}
 UNDERSTOOD |= {"patched_weights", "patched_outputs"}
+LONG, SIDE = 1024, 512  # tokens from which blocks are sent, and the most of them in a row or column
 BUDGET = 4_000_000  # bytes that a page loads at once
 
 
@@ -195,12 +197,20 @@ def _scores_size(layer: LayerTrace, n_heads: int, values: bool = False) -> int:
         n_heads * layer.n_query * (layer.d_k + 1)
         + n_kv * layer.n_key * (layer.d_k + (layer.d_v if values and layer.knows("v") else 0))
         + sum(n_heads * table.shape[-2] * table.shape[-1] for table in tables if table is not None)
+        + (2 * n_heads * SIDE**2 if block_size(layer) > 1 else 0)
     )
+
+
+def block_size(layer: LayerTrace) -> int:
+    """The rows and columns of a block of cells that is sent; 1 for a text of which none are."""
+    longest = max(layer.n_query, layer.n_key)
+    return -(-longest // SIDE) if longest > LONG else 1
 
 
 def _scores(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> dict:
     kv = sorted({layer.kv_head(head) for head in heads})
-    rule = layer.rule
+    rule, block = layer.rule, block_size(layer)
+    blocks = [layer.blocks(head, block) for head in heads] if block > 1 else []  # with the sums of rows
     described = {
         "q": body.add(layer.q[heads].astype("<f4")),
         "k": body.add(layer.k[kv].astype("<f4")),
@@ -212,6 +222,10 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> d
     }
     if values and layer.knows("v"):
         described["v"] = body.add(layer.v[kv].astype("<f4"))
+    if blocks:
+        described["block"] = block
+        described["largest"] = body.add(np.stack([one.largest for one in blocks]).astype("<f4"))
+        described["sums"] = body.add(np.stack([one.sums for one in blocks]).astype("<f4"))
     for name in ("bias", "patched_weights", "patched_outputs"):
         if (table := getattr(rule, name)) is not None:
             described[name] = body.add(_of_heads(array(table), heads).astype("<f4"))

@@ -20,11 +20,11 @@ const opened = new WeakMap();
 /** @typedef {{ at: number, shape: number[], type: keyof typeof ARRAYS }} PackedArray and where it begins */
 /**
  * @typedef {"weights" | "q" | "k" | "v" | "lse" | "bias" | "distance_bias" | "patched_weights" | "patched_outputs"
- *   | "range" | "visible"} ArrayName
+ *   | "range" | "visible" | "largest" | "sums"} ArrayName
  */
 /**
  * @typedef {{ number: number, heads: number[], n_heads: number, scale: number, soft_cap: number | null,
- *   temperature: number, kv: number[] }} LayerFacts
+ *   temperature: number, kv: number[], block?: number }} LayerFacts
  */
 /**
  * A layer in the header of a payload, whose score rule is left out where its weights are sent.
@@ -94,6 +94,10 @@ export class Layer {
     this.patchedOutputs = tensor("patched_outputs");
     this.range = tensor("range");
     this.visible = tensor("visible");
+    // of a long text, for each block of cells
+    this.largest = tensor("largest");
+    this.sums = tensor("sums");
+    this.block = described.block ?? 1;
     this.number = described.number;
     this.heads = described.heads;
     this.nHeads = described.n_heads;
@@ -115,6 +119,7 @@ export class Layer {
   /** @param {number} head @param {number} query @param {number} key */
   sees(head, query, key) {
     const place = this.#placeOf(head);
+    if (this.#byDistance(place, query, key) === -Infinity) return false;
     if (this.range) {
       const at = 2 * (this.#shared(this.range, place) * this.nQuery + query);
       return key >= this.range.data[at] && key < this.range.data[at + 1];
@@ -170,10 +175,7 @@ export class Layer {
       note?.("cap", s, cap);
     }
     let bias = this.bias ? this.#at(this.bias, place, query, key) : 0;
-    if (this.distanceBias) {
-      const { shape, data } = this.distanceBias;
-      bias += data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
-    }
+    bias += this.#byDistance(place, query, key);
     s += bias;
     if (this.bias || this.distanceBias) note?.("bias", s, bias);
     s /= temperature;
@@ -242,6 +244,26 @@ export class Layer {
       const patched = this.#at(this.patchedOutputs, place, query, d);
       return patched === Infinity ? value : patched;
     });
+  }
+
+  // The largest weight and the sum of each block of step × step cells of a head of a long text; null of a shorter one.
+  /** @param {number} head */
+  blocks(head) {
+    const { largest, sums, block: step } = this;
+    if (!largest || !sums) return null;
+    const [, rows, columns] = largest.shape;
+    const from = this.#placeOf(head) * rows * columns;
+    /** @param {Tensor} of */
+    const own = (of) => /** @type {Float32Array} */ (of.data.subarray(from, from + rows * columns));
+    return { step, rows, columns, largest: own(largest), sums: own(sums) };
+  }
+
+  // The bias of a cell that follows from its distance alone; −Infinity hides it.
+  /** @param {number} place @param {number} query @param {number} key */
+  #byDistance(place, query, key) {
+    if (!this.distanceBias) return 0;
+    const { shape, data } = this.distanceBias;
+    return data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
   }
 
   // A number of a table whose axes (head, query, column) may each be shared; Infinity where there is no table.

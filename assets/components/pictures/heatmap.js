@@ -6,6 +6,7 @@ import { measured } from "../page/saving.js";
 import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { SvgPen } from "./svg_pen.js";
+import { Tiles } from "./tiles.js";
 import { Viewport } from "./viewport.js";
 
 /**
@@ -15,7 +16,8 @@ import { Viewport } from "./viewport.js";
  * @property {string[]} columns
  * @property {Float32Array} values row by row, NaN where a mask hides the cell; none of them: nothing is drawn
  * @property {number} [step] of a long text: one of the values is the largest of a block of step × step cells,
- * @property {(row: number, column: number) => number} [exact] and this is the value of one of them
+ * @property {(row: number, column: number) => number} [exact] this is the value of one of them,
+ * @property {(row: number, column: number) => number} [sum] and this the sum of the block around it, where it is known
  * @property {boolean} signed whether its colours run from −end to end instead of from 0
  * @property {number} end the value at which the colours end
  * @property {[number, number]} [framed] columns from the first to before the second, in a frame
@@ -49,7 +51,7 @@ const NAME_GAP = 8; // between a name and its row
 const THIN = 8; // pixels of a row or column whose frame leaves all of it to be seen
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
 const LONGEST_NAME = 96; // of the letters of a name
-const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
+const COARSE = 3; // pixels of a block from which on exact tiles are laid over it
 const HATCH = 6; // pixels from one line of the hatching to the next
 const HATCH_STRENGTH = 0.45;
 /** @type {Map<string, CanvasPattern>} by ink and how many pixels a canvas has for each of the page */
@@ -93,8 +95,8 @@ export class Heatmap {
   isDrawn = false;
   /** @type {Path2D | null} the cells that a mask hides */
   hidden = null;
-  /** @type {{ name: string, picture: HTMLCanvasElement, hidden: Path2D | null } | null} cells in sight of a long text */
-  closer = null;
+  /** @type {Tiles | null} exact cells of a long text where it is zoomed in */
+  tiles = null;
   viewport = new Viewport(0, 0, 0);
   named = false;
   /** pixels of all of it */
@@ -145,7 +147,8 @@ export class Heatmap {
    */
   replace(numbers, look = this.look) {
     const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
-    Object.assign(this, { numbers, look, isDrawn: false, closer: null, hidden: hiddenCells(numbers.values, width) });
+    const tiles = numbers.exact && (numbers.step ?? 1) > 1 ? new Tiles(numbers.exact, () => this.paint()) : null;
+    Object.assign(this, { numbers, look, isDrawn: false, tiles, hidden: hiddenCells(numbers.values, width) });
   }
 
   /**
@@ -267,15 +270,23 @@ export class Heatmap {
     return { ends: [signed ? `−${largest}` : "0", largest], colours: Array.from({ length: 25 }, (_, n) => at(n / 24)) };
   }
 
+  // Are exact tiles laid over the blocks?
+  get closer() {
+    return this.tiles !== null && (this.numbers.step ?? 1) * this.viewport.cell > COARSE;
+  }
+
   // A caption on the meaning of the colours and on how to zoom.
   /** @param {Record<string, string>} texts */
   caption(texts) {
     const { step = 1, end, roots, signed } = this.numbers;
-    const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
+    const cells = Math.min(step, this.closer ? poolOf(this.viewport.cell) : step);
+    const pooled = cells > 1 && fill(texts.scale_pooled, { cells: `${cells} × ${cells}` });
+    const sum = this.marks.cell ? (this.numbers.sum?.(this.marks.cell.row, this.marks.cell.column) ?? NaN) : NaN;
+    const summed = pooled && sum >= 0 && fill(texts.scale_sum, { sum: short(sum), cells: `${step} × ${step}` });
     const scale = fill(roots ? texts.scale_roots : texts.scale, { maximum: short(end) });
     const how = matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how;
     const hatched = this.hidden && fill(texts.sentence, { words: texts.colours_masked });
-    return paragraph([pooled, !signed && scale, hatched, how], texts);
+    return paragraph([pooled, summed, !signed && scale, hatched, how], texts);
   }
 }
 
@@ -284,13 +295,38 @@ function drawCells(map, context) {
   const { numbers, look } = map;
   const { x, y, cell, high } = map.viewport;
   const { step = 1 } = numbers;
-  if (step > 1 && cell >= CLOSE) return drawSingleCells(map, context);
   if (!map.isDrawn) pixels(map.picture, numbers, look, Math.ceil(numbers.columns.length / step));
   map.isDrawn = true;
   const { width, height } = map.picture;
   context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
   context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
   if (map.hidden) hatch(context, look, map.hidden, [step * cell, 0, 0, step * high, x, y]);
+  if (map.closer) drawTiles(map, context);
+}
+
+// The cells of so many rows and columns that share a pixel of a tile.
+/** @param {number} cell its pixels */
+const poolOf = (cell) => 2 ** Math.max(0, Math.floor(Math.log2(1 / cell)));
+
+// Exactly the cells in sight, where they have been computed; the others follow.
+/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
+function drawTiles({ tiles, viewport, numbers, look }, context) {
+  const { x, y, cell, high, rows, columns } = viewport;
+  const all = { rows: viewport.seen("y"), columns: viewport.seen("x"), height: rows, width: columns };
+  for (const tile of required(tiles, "tiles").inSight(all, poolOf(cell))) {
+    if (!tile.picture) {
+      tile.picture = make("canvas");
+      pixels(tile.picture, { ...numbers, values: tile.values }, look, tile.across);
+    }
+    tile.hidden ??= hiddenCells(tile.values, tile.across) ?? new Path2D();
+    const { pool, row, column, across, values } = tile;
+    const [left, top] = [x + column * cell, y + row * high];
+    const [wide, tall] = [across * pool * cell, (values.length / across) * pool * high];
+    context.clearRect(left, top, wide, tall);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(tile.picture, left, top, wide, tall);
+    hatch(context, look, tile.hidden, [pool * cell, 0, 0, pool * high, left, top]);
+  }
 }
 
 // The cells in sight as rectangles, or, if they are too many, as one picture.
@@ -302,6 +338,7 @@ function printCells(map, pen) {
   if ((right - left) * (bottom - top) > MAX_VECTORS) {
     const canvas = make("canvas");
     fit(canvas, width, height, FINE);
+    if (map.closer) map.tiles?.finish();
     drawCells(map, penOf(canvas));
     pen.put("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height });
     return;
@@ -332,29 +369,6 @@ function hatchCell(pen, { ink }, [x, y, width, height]) {
   }
   pen.stroke();
   pen.globalAlpha = 1;
-}
-
-// Exactly the cells in sight, of a matrix that is too large to be kept.
-/** @param {Heatmap} map @param {CanvasRenderingContext2D} context */
-function drawSingleCells(map, context) {
-  const { numbers, look } = map;
-  const exact = required(numbers.exact, "value of a single cell");
-  const { x, y, cell, high } = map.viewport;
-  const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
-  const name = [left, right, top, bottom].join();
-  if (map.closer?.name !== name) {
-    const values = new Float32Array((bottom - top) * (right - left));
-    for (let row = top, at = 0; row < bottom; row++)
-      for (let column = left; column < right; column++, at++) values[at] = exact(row, column);
-    const picture = make("canvas");
-    pixels(picture, { ...numbers, values }, look, right - left);
-    map.closer = { name, picture, hidden: hiddenCells(values, right - left) };
-  }
-  context.imageSmoothingEnabled = false;
-  const [width, height] = [(right - left) * cell, (bottom - top) * high];
-  const place = [x + left * cell, y + top * high];
-  context.drawImage(map.closer.picture, place[0], place[1], width, height);
-  if (map.closer.hidden) hatch(context, look, map.closer.hidden, [cell, 0, 0, high, ...place]);
 }
 
 /**

@@ -1,15 +1,16 @@
-// The weights of one sentence as a heatmap: the mean of the heads that are on. They are computed in slices between
-// frames. For a long text a cell is the largest weight of a block; zoomed in, each visible cell is computed by itself.
+// The weights of one sentence as a heatmap: the mean of the heads that are on. Of one head of a long text the server has
+// sent the largest weight of each block; others are computed in slices between frames. Zoomed in, cells are exact.
 
 import { listOf, longestOf } from "../numbers/panel.js";
 import { make } from "../page/elements.js";
 import { LONG, mark, tallestOf, tokenElement } from "./drawing.js";
 import { Heatmap, marginsOf } from "./heatmap.js";
-import { seenByAny, WeightGrid } from "./weight_grid.js";
+import { seenByAny, sentGrid, WeightGrid } from "./weight_grid.js";
 import { followFingers, zoomTools } from "./zoom.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
 /** @typedef {import("./heatmap.js").Cell} Cell */
+/** @typedef {import("./weight_grid.js").SentGrid} SentGrid */
 
 const SLICE = 8; // milliseconds of work between two frames
 const PAUSE = 120; // and from one picture of what is computed so far to the next
@@ -18,7 +19,7 @@ const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoome
 
 export class Matrix {
   map = new Heatmap();
-  /** @type {WeightGrid | null} the weights of the heads that are on; null for none */
+  /** @type {WeightGrid | SentGrid | null} the weights of the heads that are on; null for none */
   pooled = null;
   /** @type {Cell | null} under the pointer */
   cursor = null;
@@ -58,6 +59,7 @@ export class Matrix {
       values: pooled?.finished ?? new Float32Array(0),
       step: pooled?.step,
       exact: (query, key) => (seenByAny(layer, selection.heads, query, key) ? this.#weight(layer, query, key) : NaN),
+      sum: pooled && "sum" in pooled ? pooled.sum : undefined,
       signed: false,
       end: selection.state.fitted ? this.strongest : 1,
       roots: selection.state.fitted && longestOf(panel) > LONG,
@@ -105,12 +107,14 @@ export class Matrix {
     const heads = String(this.selection.heads);
     if (this.drawnFrom === layer && this.heads === heads) return false;
     Object.assign(this, { drawnFrom: layer, heads });
-    this.pooled = this.selection.heads.length ? new WeightGrid(layer, this.selection.heads) : null;
+    const { heads: on } = this.selection;
+    const computed = () => (on.length ? new WeightGrid(layer, on) : null);
+    this.pooled = sentGrid(layer, on) ?? computed();
     requestAnimationFrame(() => this.#work(this.pooled));
     return true;
   }
 
-  /** @param {WeightGrid | null} pooled */
+  /** @param {WeightGrid | SentGrid | null} pooled */
   #work(pooled) {
     if (!pooled || pooled !== this.pooled || !this.map.canvas.isConnected) return;
     pooled.advance(performance.now() + SLICE);

@@ -1,4 +1,5 @@
 // All weights of a head, or the mean of several heads, in a grid small enough to draw.
+import { Layer } from "../numbers/payload.js";
 import { meanAcross } from "../scene/focus.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
@@ -13,6 +14,29 @@ const GRID = 768;
  * @param {number} key
  */
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
+
+/**
+ * The weights of a head of a long text as a server has pooled them; `sum` is that of the block around a cell.
+ * @typedef {{ step: number, finished: Float32Array, maximum: number, done: boolean, advance: (end: number) => void,
+ *   sum: (row: number, column: number) => number }} SentGrid
+ */
+
+/**
+ * Null for several heads and for a short text.
+ * @param {AnyLayer} layer
+ * @param {number[]} heads
+ * @returns {SentGrid | null}
+ */
+export function sentGrid(layer, heads) {
+  const blocks = heads.length === 1 && layer instanceof Layer ? layer.blocks(heads[0]) : null;
+  if (!blocks) return null;
+  const { step, largest, sums, columns } = blocks;
+  let maximum = 0;
+  for (const value of largest) if (value > maximum) maximum = value;
+  /** @param {number} row @param {number} column */
+  const sum = (row, column) => sums[Math.floor(row / step) * columns + Math.floor(column / step)];
+  return { step, finished: largest, maximum, done: true, advance: () => {}, sum };
+}
 
 // Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
 export class WeightGrid {

@@ -19,7 +19,13 @@ export function followFingers(map, painting = () => false) {
   const inside = (event) => map.inside(event);
   canvas.style.touchAction = "pan-y";
   canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+    if (!event.ctrlKey && !event.metaKey) {
+      // The page scrolls, unless something of what is zoomed comes into sight.
+      const [x, y] = [map.viewport.x, map.viewport.y];
+      map.pan(-event.deltaX, -event.deltaY);
+      if (map.viewport.x !== x || map.viewport.y !== y) event.preventDefault();
+      return;
+    }
     event.preventDefault();
     zoom(map, Math.exp(-event.deltaY / 200), ...inside(event));
   });
