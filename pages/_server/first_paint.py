@@ -93,4 +93,6 @@ def _early_scripts() -> str:
     files = dict.fromkeys(file for module in EARLY for file in scripts.order(module))
     address = f"./headscope/{scripts.digest()}/"
     links = [f'<link rel="modulepreload" fetchpriority="low" href="{address}{file}">' for file in files]
-    return "".join([*links, f'<script type="module" async fetchpriority="low" src="{address}{FIRST}"></script>'])
+    return "".join(
+        [*links, f'<script type="module" async fetchpriority="low" src="{address}{FIRST}"></script>']
+    )
