@@ -38,6 +38,7 @@ UNCHANGED = {"clone", "alias", "detach", "_to_copy", "lift_fresh"}  # in double 
 EMPTY = {"new_empty", "empty_like", "new_zeros", "zeros_like"}  # filled afterwards
 LIMITS = {"clamp", "clamp_min", "clamp_max", "nan_to_num"}  # identities where no number is outside the limits
 PARTS = {"slice", "select"}  # views that can be written into
+ACTIVATIONS = {"gelu", "relu", "silu", "tanh"}  # of one number each
 
 
 @dataclass(eq=False)
@@ -45,7 +46,8 @@ class Leaf:
     """A written vector for each token: its `value`, and the operation that made it.
 
     An embedding has the `ids` that were looked up; a `constant` belongs to the model and does not depend on
-    the text. A product of two tensors has both `factors`: it is linear in one if the other is frozen.
+    the text. A product of two tensors has both `factors`: it is linear in one if the other is frozen. So is
+    an activation of one tensor, `given`, if the factor ``f(x) / x`` is frozen.
     """
 
     value: Tensor
@@ -55,6 +57,7 @@ class Leaf:
     ids: Tensor | None = None
     constant: bool = False
     factors: tuple[tuple["Node", Tensor], ...] = ()
+    given: tuple["Node", Tensor] | None = None
 
     @property
     def inputs(self) -> tuple["Node", ...]:
@@ -142,33 +145,42 @@ class Decomposition(TorchDispatchMode):
         if name.endswith("_") and not name.endswith("__") and isinstance(args[0], Tensor):
             return self._in_place(func, name[:-1], args, kwargs)
         factors, path = self._factors(name, args), next((each.name for each in known if each), "")
+        given = (known[0], args[0]) if name in ACTIVATIONS and known[0] is not None else None
         made = self._linear(func, name, args, kwargs)
         result = func(*args, **kwargs)
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         nodes = [None] * len(outputs) if made is None else made(result)
         for output, node in zip(outputs, nodes, strict=True):
             if isinstance(output, Tensor) and (output.is_floating_point() or output.is_complex()):
-                self._nodes[output] = node or self._leaf(output, name, name=path, factors=factors)
+                self._nodes[output] = node or self._leaf(
+                    output, name, name=path, factors=factors, given=given
+                )
         return result
 
     def contributions(
-        self, tensor: Tensor, places: Sequence[tuple[int, ...]], heads: Callable[[Leaf], Tensor | None]
+        self,
+        tensor: Tensor,
+        places: Sequence[tuple[int, ...]],
+        heads: Callable[[Leaf], Tensor | None],
+        *,
+        frozen: bool = False,
     ) -> list[Contribution]:
         """The contribution of each writer to the vectors ``tensor[place]``; they sum to these vectors.
 
         `heads` returns the parts of a leaf by head, (head, *its shape), if the leaf is the output of an
-        attention; else None. Raises `NoDecomposition` where the sum is not known.
+        attention; else None. With `frozen` the factor of an activation between the tensor and all heads and
+        embeddings is frozen, as the scale of a norm is. Raises `NoDecomposition` where the sum is not known.
         """
         node = self._nodes.get(tensor)
         if node is None:
             raise NoDecomposition("what they are made of was not seen")
-        return _Sum(node, heads).contributions(places)
+        return _Sum(node, heads, frozen=frozen).contributions(places)
 
     def added_by(
         self, leaves: Collection[Leaf], tensor: Tensor, heads: Callable[[Leaf], Tensor | None]
     ) -> Tensor:
-        """The part of a tensor that these written vectors add, in its shape."""
-        return _Sum(self._nodes[tensor], heads).added_by(leaves)
+        """The part of a tensor that these written vectors add, in its shape, with frozen activations."""
+        return _Sum(self._nodes[tensor], heads, frozen=True).added_by(leaves)
 
     # The nodes of tensors
 
@@ -226,11 +238,11 @@ class Decomposition(TorchDispatchMode):
     def _linear(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made | None:
         if name in LINEAR:
             others = any(map(self._node, _tensors((args[1:], kwargs))))
-            return (
-                None
-                if others or not isinstance(args[0], Tensor)
-                else self._repeated(func, name, args, kwargs)
-            )
+            if others or not isinstance(args[0], Tensor):
+                return None
+            if name == "view_as_real" and isinstance(self._node(args[0]), Leaf):
+                return None  # written vectors are real: as where tokens are mixed by a Fourier transform
+            return self._repeated(func, name, args, kwargs)
         if name in ("fill", "zero") and not any(map(self._node, _tensors(args[1:]))):
             return lambda result: [self._constant(result.clone())]
         if name == "copy":
@@ -380,12 +392,20 @@ class Decomposition(TorchDispatchMode):
 class _Sum:
     """A tensor as a sum, in double precision: the written vectors, and the operations that lead to it."""
 
-    def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None]):
+    def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None], *, frozen: bool = False):
         self._root, self._heads = root, heads
         self._gates: dict[Node, LinearOperation] = {}  # products of an attention's output and a gate
         self._leaves: dict[Node, frozenset[Leaf]] = {}
-        for node in _in_order(root, _all_inputs):
-            if isinstance(node, Leaf) and (gate := self._gate(node)) is not None:
+        self._find_leaves()
+        while frozen and (leaf := self._only_leaf()) is not None and (gate := self._frozen(leaf)) is not None:
+            self._gates[leaf] = gate
+            self._find_leaves()
+
+    def _find_leaves(self) -> None:
+        for node in _in_order(
+            self._root, lambda each: self._gates.get(each, each).inputs or _all_inputs(each)
+        ):
+            if isinstance(node, Leaf) and node not in self._gates and (gate := self._gate(node)) is not None:
                 self._gates[node] = gate
             if isinstance(node, Leaf) and node not in self._gates:
                 self._leaves[node] = frozenset([node])
@@ -486,6 +506,23 @@ class _Sum:
             if len(below) == 1 and self._heads(next(iter(below))) is not None:
                 return LinearOperation(lambda x, by=factor: x * _like(by, x), (node,))
         return None
+
+    def _only_leaf(self) -> Leaf | None:
+        """The leaf of all that depends on the text, if it is neither an embedding nor of heads."""
+        leaves = self._of_text(self._root)
+        leaf = next(iter(leaves)) if len(leaves) == 1 else None
+        return leaf if leaf is not None and leaf.ids is None and self._heads(leaf) is None else None
+
+    def _frozen(self, leaf: Leaf) -> LinearOperation | None:
+        """An activation, or a product of two tensors, as an operation linear in what more has written."""
+        if leaf.given is not None:
+            node, given = leaf.given
+            factor = torch.where(given == 0, 0.0, leaf.value.double() / given)
+        elif leaf.factors:
+            node, factor = max(leaf.factors, key=lambda pair: len(self._leaves[pair[0]]))
+        else:
+            return None
+        return LinearOperation(lambda x: x * _like(factor, x), (node,))
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
         return self._gates.get(node, node).inputs

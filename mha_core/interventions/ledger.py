@@ -86,8 +86,10 @@ def ledger(
     With the scale of each norm frozen, a logit is linear in the vectors that the embedding, the position,
     each head through W^O, each MLP and each bias added to the residual stream of its token:
     ``logit = Σ_i w_i · W_U``. The shares sum to torch's own logit up to 1e-5 of the sum of their sizes, in
-    half precision up to rounding. A small model has a logit of each possible answer to its question at the
-    token, ``(LN(z) Eᵀ + b) / T``, where z is what the heads of that question wrote.
+    half precision up to rounding. A soft cap of the logits, or an activation in the head that scores words,
+    as in BERT, is frozen as well: each number keeps the factor ``f(x) / x`` that it has here. A small model
+    has a logit of each possible answer to its question at the token, ``(LN(z) Eᵀ + b) / T``, where z is what
+    the heads of that question wrote.
 
     `word` is a word of the model's vocabulary or its id, by default the most probable one. With `other` the
     ledger is of the difference of both logits, as in "who prefers Mary to John?". `token` is the one after
@@ -177,6 +179,6 @@ def _parts(run: Again, answered: Answered, heads: HeadOutputs, numbers: list[int
         with torch.no_grad(), run.decomposition:
             chosen = answered.logits[torch.tensor(numbers, device=answered.logits.device)]
         with torch.inference_mode(False), torch.enable_grad():
-            return run.decomposition.contributions(chosen, [()], heads.of_leaf)
+            return run.decomposition.contributions(chosen, [()], heads.of_leaf, frozen=True)
     except NoDecomposition as reason:
         raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None

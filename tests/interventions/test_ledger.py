@@ -131,7 +131,20 @@ def test_what_has_no_ledger_is_refused_with_the_reason():
         mha.trace(text, source=model.transformer, tokenizer=tokenizer).logits(
             source=model.transformer, tokenizer=tokenizer
         )
-    capped, tokenizer, text = made("gemma2")  # its logits go through tanh
-    trace = mha.trace(text, source=capped, tokenizer=tokenizer)
-    with pytest.raises(MhaError, match=r"not linear .*tanh"):
-        mha.ledger(trace, source=capped, tokenizer=tokenizer)
+    odd, tokenizer, text = made("nystromformer")  # its landmarks are means of tokens
+    tokenizer.mask_token = "w90"
+    trace = mha.trace(f"{text} w90", source=odd, tokenizer=tokenizer)
+    with pytest.raises(MhaError, match="cannot be split by who wrote it"):
+        mha.ledger(trace, source=odd, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("family", ["gemma2", "bert", "albert"])  # a soft cap, and two spellings of GELU
+def test_activations_behind_the_last_layer_are_frozen_so_that_heads_have_their_shares(family):
+    model, tokenizer, text = made(family)
+    tokenizer.mask_token = "w90"
+    trace = mha.trace(f"{text} w90 w8", source=model, tokenizer=tokenizer)
+    found = mha.ledger(trace, token=-2, source=model, tokenizer=tokenizer)
+    with torch.no_grad():
+        logits = model(**tokenizer(f"{text} w90 w8", return_tensors="pt")).logits[0, -2]
+    assert abs(found.shares.sum() - float(logits.max())) <= 1e-5 * np.abs(found.shares).sum()
+    assert np.count_nonzero([w.kind == "head" for w in found.writers]) == sum(x.n_heads for x in trace.layers)

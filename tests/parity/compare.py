@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import mha_core as mha
 from mha_core import edits
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError
@@ -89,7 +90,12 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
             row = replace(row, **{name: cell}, missing="; ".join(filter(None, (row.missing, note))))
         if halves and row.verdict not in ("WRONG", "refused"):
             trace = shown[lengths[-1]].trace
-            row = replace(row, edits=edited(model, own, lengths[0]), beside=beside_of(model, trace))
+            row = replace(
+                row,
+                edits=edited(model, own, lengths[0]),
+                beside=beside_of(model, trace),
+                ledger=ledger_of(built, lengths[0]),
+            )
     return replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
 
 
@@ -282,6 +288,29 @@ def beside_of(model: huggingface.Model, trace: AttentionTrace | None) -> str:
         return "nothing"
     missed = trial.mixing_beside(model.route, model.module, shown | named, inputs).keys() - named
     return f"WRONG: {', '.join(sorted(missed))}" if missed else "named"
+
+
+def ledger_of(built: nn.Module, length: tuple[int, int]) -> str:
+    """How far a ledger's sum is from the logit of a model's own run, in units of the sizes of its shares.
+
+    The reason where there is no ledger; "" for a model without a head that writes words.
+    """
+    tokenizer = tiny.tokenizer(built)
+    tokenizer.mask_token = tiny.WORDS[-1]
+    text, target = tiny.texts(length)
+    try:
+        model = huggingface.adopt(copy.deepcopy(built), tokenizer)
+        if model.writes is None:
+            return ""
+        if model.writes == "masked":
+            text = " ".join([*text.split()[:-2], tiny.WORDS[-1], text.split()[-1]])
+        trace = huggingface.follow(model, text, target=target if model.has_target else None)
+        found = mha.ledger(trace, source=model)
+    except MhaError as error:
+        return str(error).rpartition(": ")[2][:60].strip(" .")
+    logits = ran(built, tiny.inputs(model, trace, length)).logits[0, found.token]
+    gap = abs(found.shares.sum() - float(logits.max())) / np.abs(found.shares).sum()
+    return f"{gap:.0e}" if gap <= EXACT else f"WRONG {gap:.0e}"
 
 
 def referee(

@@ -47,6 +47,9 @@ outputs written by hand in its first call, where transformers runs that model th
 one token of a text of 41 is changed. "nothing" where no other token of the output moves, "named" where the
 trace names all that moves one.
 
+*ledger*, of models that write words, is how far the shares of the most probable word's logit (`mha.ledger`)
+are from the logit of the model's own run, in units of the sum of their sizes; or why there is no ledger.
+
 *known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
 
 """
@@ -71,12 +74,23 @@ class Row:
     fp16: str = ""
     edits: str = ""
     beside: str = ""
+    ledger: str = ""
     known: str = ""
     missing: str = ""
 
     TITLES = (
         *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11", "weights 41"),
-        *("output 41", "mixing 41", "bf16", "fp16", "edits", "beside", "known", "what is missing, and notes"),
+        *(
+            "output 41",
+            "mixing 41",
+            "bf16",
+            "fp16",
+            "edits",
+            "beside",
+            "ledger",
+            "known",
+            "what is missing, and notes",
+        ),
     )
 
 
