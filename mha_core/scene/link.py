@@ -28,8 +28,8 @@ SETTINGS = {
 }
 WITH_CLS = ("mini", "run")  # sources whose sentences begin with [CLS]
 APP_ONLY = ("run", "file")  # sources that exist only in the app that trained the model or opened the file
-UNTRAINED, TWIN, HEAD, MODEL = "untrained", "twin", "head", "model"
-COMPARED = (UNTRAINED, HEAD, "h", "mask", "position", "architecture", TWIN, MODEL)  # sides of Compare
+UNTRAINED, TWIN, HEAD, MODEL, FILE = "untrained", "twin", "head", "model", "file"
+COMPARED = (UNTRAINED, HEAD, "h", "mask", "position", "architecture", TWIN, MODEL, FILE)  # sides of Compare
 SIZES = ("d_model", "h", "n_kv_heads", "d_k", "d_v")  # they have to fit together
 OF_HEADS = ("layer", "head", "heads", "hop1", "hop2")  # fields that are a layer or heads
 WITH_HEADS = ("edits", "against")  # fields that can name heads

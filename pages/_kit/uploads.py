@@ -86,6 +86,27 @@ def take() -> None:
     st.session_state.opened_trace, st.session_state.file = file, file.digest
 
 
+def beside(scene: Scene, label: str) -> AttentionTrace | None:
+    """The trace of a second file, which the user opens here; None without one.
+
+    Raises `MhaError` for a file that is not a trace.
+    """
+    upload = st.file_uploader(
+        label,
+        type="safetensors",
+        key="file_beside",
+        label_visibility="collapsed",
+        max_upload_size=megabytes(),
+    )
+    if upload is None:
+        return None
+    name, held = upload.file_id, st.session_state.get("trace_beside")
+    if held is None or held[0] != name:
+        st.session_state.trace_beside = held = (name, read(upload.name, upload.getvalue()))
+    parts = held[1].parts
+    return parts.get(scene.kind or "") or next(iter(parts.values()))
+
+
 def close() -> None:
     """Close the open file."""
     st.session_state.opened_trace = st.session_state.file = None

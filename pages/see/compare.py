@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.scene.link import MODEL, UNTRAINED
+from mha_core.scene.link import FILE, MODEL, UNTRAINED
 from pages._kit import head_labels, model_info, pair
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
@@ -22,7 +22,7 @@ pair.view(sides, key="compare_view")
 head_labels.atlas_link(trace)
 st.header(t("compare.weights"))
 model_info.layer(sides[0].trace, sides[0].layer)
-if other.kind == MODEL:
+if other.kind in (FILE, MODEL):
     differences.first(sides)
 differences.of_weights(sides)
 if other.kind == UNTRAINED:

@@ -63,6 +63,22 @@ def open_file(opened, tmp_path):
     return open_
 
 
+def test_compare_says_the_first_difference_of_two_opened_files(open_file, opened_on, tmp_path):
+    text = "How are you today?"
+    right = mha.trace(text, h=4, d_model=32)
+    wrong = mha.trace(text, h=4, d_model=32, edits=[mha.edits.Scale(factor=1.0)])
+    app = open_file(wrong, opened_on("see/compare.py", source="file", against="file"), "mine.safetensors")
+    given = ("right.safetensors", content(right, tmp_path / "r.safetensors"), "application/octet-stream")
+    app.file_uploader(key="file_beside").set_value(given).run()
+    [said] = [one.value for one in app.caption if "first difference" in one.value]
+    assert "scaled scores" in said
+    assert "The scores are not scaled" in said
+    app.file_uploader(key="file_beside").set_value(
+        ("no.safetensors", b"no", "application/octet-stream")
+    ).run()
+    assert any("no\\.safetensors" in one.value for one in app.info)
+
+
 def test_every_page_shows_the_opened_file(open_file, eye, draws, shows, place, said, english):
     trace = tensors_file()
     app = open_file(trace, layer=2, head=3, token=4)

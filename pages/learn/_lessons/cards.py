@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core import MhaError
+from mha_core import MhaError, resources
 from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
 from pages._kit.text import in_link, literal, said, t, templates
@@ -10,6 +10,7 @@ from pages._server import rooms
 from pages.learn._lessons import library, opening, place, seat, texts
 
 KEY = "lesson_cards"
+EXERCISE = "multi_head_attention.py"
 HEIGHT = 400  # pixels until they are drawn
 FILE, REFUSED = "lesson_upload", "lesson_refused"
 _cards = components.component(
@@ -52,6 +53,17 @@ def page() -> None:
         on_click=place.go,
         kwargs={"lesson": place.MAKE, "screen": "", "answers": ""},
     )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(t("lessons.exercise"), width="stretch")
+        st.download_button(
+            t("lessons.exercise_file"),
+            lambda: resources.path("assets", "exercises", EXERCISE).read_bytes(),
+            file_name=EXERCISE,
+            mime="text/x-python",
+            key="exercise",
+            icon=":material/download:",
+            on_click="ignore",
+        )
     refused = st.session_state.get(REFUSED, ())
     with st.expander(t("lessons.file"), expanded=bool(refused)):
         st.caption(t("lessons.file_what"))

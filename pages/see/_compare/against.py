@@ -10,14 +10,14 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.link import HEAD, MODEL, TWIN, UNTRAINED, WITH_CLS, Other
+from mha_core.scene.link import FILE, HEAD, MODEL, TWIN, UNTRAINED, WITH_CLS, Other
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface import files
 from mha_core.traces.source import TrainedSource
 from mha_core.training.checkpoints import PLANS
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import choice, compute, model_source, state
+from pages._kit import choice, compute, model_source, state, uploads
 from pages._kit.pair import PairSide
 from pages._kit.scene import second_trace
 from pages._kit.text import isolated, literal, said, t
@@ -33,6 +33,7 @@ def options(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
         HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
         **sizes(scene, trace),
         TWIN: [""] if scene.source != "file" else [],
+        FILE: [""] if scene.source == "file" else [],
         MODEL: [name for name in models(scene) if (scene.source, scene.model) != ("model", name)],
     }
     return {kind: of_kind for kind, of_kind in values.items() if of_kind}
@@ -137,8 +138,8 @@ def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, 
         return None
     if other.kind == TWIN:
         headings = [t("compare.first"), t("compare.second")]
-    elif other.kind == MODEL:
-        headings = [trace.source.name, other.value]
+    elif other.kind in (MODEL, FILE):
+        headings = [trace.source.name, other.value or second.source.name]
     else:
         values = getattr(scene, other.kind), other.value
         headings = [t(f"compare.is_{other.kind}", value=_value(other.kind, str(value))) for value in values]
@@ -155,10 +156,14 @@ def _other(scene: Scene, other: Other) -> tuple[Scene, AttentionTrace | None]:
     if other.kind == MODEL:
         there = replace(scene, source="model", model=other.value, revision=None, dtype=None, kind=None)
         model_source.load(there, st.empty(), button="stop_other_model")
+    elif other.kind == FILE:
+        there = scene
     else:
         changed: dict[str, Any] = {other.kind: int(other.value) if other.kind == "h" else other.value}
         there = replace(scene, **changed)
     try:
+        if other.kind == FILE:
+            return there, uploads.beside(scene, t("compare.open"))
         return there, compute.trace(there)
     except MhaError as error:
         st.info(literal(said(error)), icon=":material/straighten:")
