@@ -338,7 +338,8 @@ function printCells(map, pen) {
   if ((right - left) * (bottom - top) > MAX_VECTORS) {
     const canvas = make("canvas");
     fit(canvas, width, height, FINE);
-    if (map.closer) map.tiles?.finish();
+    drawCells(map, penOf(canvas));
+    map.tiles?.finish(); // those of the cells that were just drawn
     drawCells(map, penOf(canvas));
     pen.put("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height });
     return;
