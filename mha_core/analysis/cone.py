@@ -60,7 +60,10 @@ def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
 
 def _visible(layer: LayerTrace) -> np.ndarray:
     """True where a query of some head may look at a key; with a learned index, at any key it could choose."""
-    mask = layer.tensors.get("dense_mask") if layer.index is not None else layer.rule.mask
+    if layer.index is not None:
+        mask = layer.tensors.get("dense_mask")
+    else:
+        mask = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key).mask
     if mask is None:
         return np.ones((layer.n_query, layer.n_key), bool)
     rows = mask.reshape(-1, *mask.shape[-2:]).any(0)

@@ -376,7 +376,8 @@ class Weights(Edit):
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         n_query, n_key = len(site.queries), len(site.keys)
-        mask = torch.ones(1, 1, 1, dtype=torch.bool) if rule.mask is None else rule.mask
+        mask = rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key).mask
+        mask = torch.ones(1, 1, 1, dtype=torch.bool) if mask is None else mask
         visible = mask.reshape(-1, *mask.shape[-2:]).expand(-1, n_query, n_key)
         if self.values is None:
             cells = site.cells(self)

@@ -114,10 +114,12 @@ class ScoreRule:
             positions = torch.arange(n_query, device=table.device)[rows]
             keys = torch.arange(n_key, device=table.device)
             places = keys - positions[:, None] + n_query - 1
-            if bool(((table == 0) | (table == HIDDEN)).all()):  # a mask and no bias
-                visible = (table == 0)[:, places]
+            hidden = table == HIDDEN
+            if hides := bool(hidden.any()):
+                visible = ~hidden[:, places]
                 mask = visible if mask is None else mask & visible
-            else:
+                table = table.masked_fill(hidden, 0.0)
+            if not hides or table.any():
                 laid_out = table[:, places]
                 bias = laid_out if bias is None else bias + laid_out
         return replace(

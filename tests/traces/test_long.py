@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core.analysis.cone import cone
 from mha_core.attention import functional
 from mha_core.attention.masks import LONG
 from mha_core.attention.score_rule import ScoreRule
@@ -73,13 +74,18 @@ def test_of_a_long_text_a_mask_by_name_takes_no_matrix_and_a_needle_is_found_in_
     assert layer.strongest(0, 1).keys[row, 0] == key
 
 
+@pytest.mark.parametrize("edits", [[], [mha.edits.Weights(rows=[2])]], ids=["as it is", "a uniform row"])
+@pytest.mark.parametrize("position", ["alibi", "none"])
 @pytest.mark.parametrize("mask", ["causal", "window:3", "padding:2", "full"])
-def test_a_long_mask_by_name_hides_what_the_matrix_hides(mask, monkeypatch):
-    [small] = mha.trace("a b c d e f g h", h=2, d_model=8, mask=mask, position="alibi").layers
+def test_a_long_mask_by_name_hides_what_the_matrix_hides(mask, position, edits, monkeypatch):
+    settings = {"h": 2, "d_model": 8, "mask": mask, "position": position, "edits": edits}
+    small = mha.trace("a b c d e f g h", **settings)
     monkeypatch.setattr("mha_core.attention.masks.LONG", 4)
-    [large] = mha.trace("a b c d e f g h", h=2, d_model=8, mask=mask, position="alibi").layers
-    np.testing.assert_allclose(large.weights(), small.weights(), atol=1e-7)
-    np.testing.assert_array_equal(large.allowed(), small.allowed())
+    large = mha.trace("a b c d e f g h", **settings)
+    np.testing.assert_allclose(large.layers[0].weights(), small.layers[0].weights(), atol=1e-7)
+    np.testing.assert_array_equal(large.layers[0].allowed(), small.layers[0].allowed())
+    change = [mha.edits.Output(values=0.0, rows=[6])]
+    np.testing.assert_array_equal(cone(large, change, changed=[3]), cone(small, change, changed=[3]))
 
 
 def test_all_weights_of_a_long_layer_are_refused_with_what_works(refused):
