@@ -215,8 +215,8 @@ def main() -> int:
                 f'import * as m{n} from "{(scripts.FOLDER / name).as_uri()}";\n'
                 for n, name in enumerate(modules)
             )
-            names = "const { SmallModel, Lexicon, ReadSentence, readEdits, writeEdits } = Object.assign({}, "
-            names += ", ".join(f"m{n}" for n in range(len(modules))) + ");\n"
+            names = "const { SmallModel, Lexicon, ReadSentence, readEdits, writeEdits, stepsToVector } = "
+            names += "Object.assign({}, " + ", ".join(f"m{n}" for n in range(len(modules))) + ");\n"
             start = 'import { readFileSync } from "node:fs";\n'
             start += f"const file = (name) => new Uint8Array(readFileSync(`{folder}/${{name}}`));\n"
             written = f"{imports}{start}{names}const run = async () => {{ {code} }};\n"
