@@ -20,7 +20,7 @@ from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.tokenizer import INPUTS
 from mha_core.traces.indices import LAYER, index
-from mha_core.traces.source import MiniSource, ModelSource, RandomSource, Source, TrainedSource
+from mha_core.traces.source import DRAWN, MiniSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import lexicon
@@ -178,14 +178,13 @@ def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
     first = trace.layer(0)
     assert first.d_model is not None  # a layer of random weights has its X
     sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
-    drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
     return random_weights.follow(
         trace.tokens,
         AttentionSpec(*sizes),
         seed=origin.seed,
         layers=len(trace.layers),
         position=origin.position,
-        mask=first.rule.mask if drawn_by_hand else origin.mask,
+        mask=first.rule.mask if origin.mask == DRAWN else origin.mask,
         device=origin.device,
         edits=trace.edits,
     )

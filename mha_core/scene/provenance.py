@@ -13,11 +13,10 @@ from mha_core.scene import changes
 from mha_core.scene.page import HOME, Page
 from mha_core.scene.scene import Scene
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import EditedSource, MiniSource, RandomSource, Source
+from mha_core.traces.source import DRAWN, EditedSource, MiniSource, RandomSource, Source
 from mha_core.traces.trace import AttentionTrace
 
 TOLERANCE = 1e-4  # difference between devices
-DRAWN = "drawn"  # the mask of a source whose mask was given as a tensor
 
 
 def scene_of(traces: Sequence[AttentionTrace], focus: Focus) -> Scene:

@@ -19,7 +19,7 @@ from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttentio
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import EditedSource, RandomSource, Source
+from mha_core.traces.source import DRAWN, EditedSource, RandomSource, Source
 from mha_core.traces.tensors import on_cpu, shared
 from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
@@ -214,7 +214,7 @@ def follow(
                 # From the copies: the original tensors are already freed.
                 q, k, v, x = (shared(recorded[-1].tensors)[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
-    mask_name = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
+    mask_name = mask if isinstance(mask, str) else "full" if mask is None else DRAWN
     source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
     source = EditedSource(source, tuple(edits)) if edits else source
     return AttentionTrace(tokens, tuple(recorded), source)

@@ -176,19 +176,13 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     if attempt.followed:
         return placed(attempt.place, AGAIN) if attempt.uses > 1 and attempt.sizes in kinds else ""
     reason = attempt.lost or NO_VALUES
-    for n_query, n_key in (attempt.sizes, *attempt.factors):
-        if (n_query, n_key) in kinds:
-            sentence = Phrase(
-                "attention over {n_query} × {n_key} tokens was not followed: {reason}.",
-                n_query=n_query,
-                n_key=n_key,
-                reason=reason,
-            )
-            return placed(attempt.place, sentence)
-    if attempt.is_attention and attempt.lost and not attempt.rearranged:
-        n_query, n_key = attempt.sizes
+    sizes = next((one for one in (attempt.sizes, *attempt.factors) if one in kinds), None)
+    if sizes or (attempt.is_attention and attempt.lost and not attempt.rearranged):
+        n_query, n_key = sizes or attempt.sizes
         sentence = Phrase(
-            "attention over {n_query} × {n_key} was not followed: {reason}.",
+            "attention over {n_query} × {n_key} tokens was not followed: {reason}."
+            if sizes
+            else "attention over {n_query} × {n_key} was not followed: {reason}.",
             n_query=n_query,
             n_key=n_key,
             reason=reason,

@@ -12,6 +12,7 @@ import numpy as np
 from mha_core import resources
 from mha_core.analysis import roles
 from mha_core.export import head_view
+from mha_core.scene.first_look import ADJECTIVES
 from mha_core.traces.source import MiniSource, caption
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
@@ -19,7 +20,6 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import LANGUAGES, SPARES, lexicon
 from mha_core.training.links import BE
 
-ADJECTIVES = frozenset({"adjective", "cue", "feeling"})
 TEXTS = "static."  # prefix of the keys of the page's own texts
 # The texts of the page besides those of the head view: all with these prefixes, and some more.
 PREFIXES = (

@@ -58,9 +58,12 @@ class Source:
         return read, (self.to_json(),)
 
 
+DRAWN = "drawn"  # the mask of a source whose mask was given as a tensor
+
+
 @dataclass(frozen=True)
 class RandomSource(Source):
-    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew."""
+    """Weights drawn at random from a seed; `mask` is `DRAWN` for a mask that the user drew."""
 
     kind: ClassVar[str] = "random"
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")

@@ -78,14 +78,17 @@ def test_of_a_long_text_a_mask_by_name_takes_no_matrix_and_a_needle_is_found_in_
 @pytest.mark.parametrize("position", ["alibi", "none"])
 @pytest.mark.parametrize("mask", ["causal", "window:3", "padding:2", "full"])
 def test_a_long_mask_by_name_hides_what_the_matrix_hides(mask, position, edits, monkeypatch):
-    settings = {"h": 2, "d_model": 8, "mask": mask, "position": position, "edits": edits}
+    settings = {"h": 2, "d_model": 8, "layers": 2, "mask": mask, "position": position, "edits": edits}
+    place = {"layer": 1, "head": 1, "query": 5, "key": 4}
     small = mha.trace("a b c d e f g h", **settings)
+    expected = mha.attribution(small, **place).value
     monkeypatch.setattr("mha_core.attention.masks.LONG", 4)
     large = mha.trace("a b c d e f g h", **settings)
     np.testing.assert_allclose(large.layers[0].weights(), small.layers[0].weights(), atol=1e-7)
     np.testing.assert_array_equal(large.layers[0].allowed(), small.layers[0].allowed())
     change = [mha.edits.Output(values=0.0, rows=[6])]
     np.testing.assert_array_equal(cone(large, change, changed=[3]), cone(small, change, changed=[3]))
+    assert mha.attribution(large, **place).value == pytest.approx(expected, abs=1e-6)  # it draws them again
 
 
 def test_all_weights_of_a_long_layer_are_refused_with_what_works(refused):
