@@ -20,11 +20,12 @@ chosen, _ = read(scene.edits)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)
 at = text.query(query)
-came_of_it = st.container()  # above the fields: a change is seen at once
+came_of_it = st.container(key="came_of_it")  # above the fields: a change is seen at once
+if chosen:
+    with came_of_it:
+        changes.listed(chosen, text.trace, words)
 changes.choose(text.trace, words, chosen, layer=layer, head=head, query=at)
 with came_of_it if chosen else st.container():
-    if chosen:
-        changes.listed(chosen, text.trace, words)
     if refusal is not None:
         refusals.show(refusal, page_offers=False)
         st.stop()
