@@ -72,7 +72,7 @@ def component(
 
 # While its script is loading, a component has the height in pixels that Python states; the script lifts it
 # (`fitHeight` in streamlit/adapter.js). Without it, everything below would be pushed down once it is drawn.
-HEIGHT = 130  # of the rows of numbers and the words of a sentence
+HEIGHT = 115  # of the rows of numbers and the words of a sentence
 
 _chooser = component(
     "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)

@@ -137,12 +137,13 @@ def atlas_link(trace: AttentionTrace) -> None:
     """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
     if (found := compute.once(compute.model_of(trace), _atlas_link)) is None:
         return
-    st.page_link(
-        PAGES / "models/atlas.py",
-        label=found.label,
-        icon=":material/arrow_forward:",
-        query_params={"atlas": found.folder},
-    )
+    with st.container(key="atlas_link", width="content"):
+        st.page_link(
+            PAGES / "models/atlas.py",
+            label=found.label,
+            icon=":material/arrow_forward:",
+            query_params={"atlas": found.folder},
+        )
 
 
 class AtlasLink(NamedTuple):

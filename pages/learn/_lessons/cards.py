@@ -11,7 +11,7 @@ from pages.learn._lessons import library, opening, place, seat, texts
 
 KEY = "lesson_cards"
 EXERCISE = "multi_head_attention.py"
-HEIGHT = 400  # pixels until they are drawn
+HEIGHT = 842  # pixels until they are drawn
 FILE, REFUSED = "lesson_upload", "lesson_refused"
 _cards = components.component(
     KEY, "lesson/cards.js", html='<div class="cards"></div>', styles=("lesson/lesson.css",)
