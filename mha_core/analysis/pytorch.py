@@ -7,6 +7,7 @@ the gains and shifts of norms. Where a trace does not hold what a line needs, a 
 one number contains its numbers and runs on its own.
 """
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -217,6 +218,46 @@ STEPS = {
     "concat": _concat,
     "output": _output,
 }
+
+
+# All steps of a layer
+
+
+def of_layer(codes: Sequence[str], layer: LayerTrace, at: int) -> str:
+    """The steps of a layer as one program about `trace`: its first lines take from it what the steps use.
+
+    A norm's gain that the trace does not hold, and a missing line, stay comments.
+    """
+    code = "\n".join(codes)
+    made, taken = {"layer"}, []
+    for line in code.splitlines():
+        names, _, value = line.partition("#")[0].partition(" = ")
+        for name in re.findall(r"(?<![.\w])[a-z]\w*(?!\w*=)", value):
+            if name not in made and (source := _source(name, layer)):
+                taken.append(f"{name} = {source}")
+                made.add(name)
+        made |= set(names.split(", "))
+    return "\n".join(["import torch", "", f"layer = trace.layers[{at}]", *taken, "", code])
+
+
+def _source(name: str, layer: LayerTrace) -> str | None:
+    """Where a trace holds one of the names of the formulas."""
+    if name in ("q", "k", "v"):  # all heads side by side, before the first step that is known
+        found = f'layer.tensors["{layer.stages(name)[0]}"].transpose(0, 1).flatten(1)'
+    elif name == "allowed":
+        return "torch.tensor(layer.allowed())"
+    elif name == "bias":
+        whole = f"n_query={layer.n_query}, n_key={layer.n_key}"
+        found = f"layer.rule.at(slice(None), slice(None), {whole}).bias"
+    elif name == "sinks":
+        found = "layer.rule.sinks"
+    elif layer.projections._asdict().get(name) is not None:
+        found = f"layer.projections.{name}"
+    elif (tensor := "x_v" if name == "y" else name) in layer.tensors:
+        found = f'layer.tensors["{tensor}"]'
+    else:
+        return None
+    return found if layer.tensors["v"].element_size() > 2 else f"{found}.float()"
 
 
 # Position encodings

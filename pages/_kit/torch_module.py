@@ -1,8 +1,12 @@
-"""The fold with a layer as one PyTorch module to copy, and on request a file with its weights."""
+"""The fold with a layer in PyTorch: as one module, with its weights on request, or as all its steps."""
+
+from collections.abc import Sequence
 
 import streamlit as st
 
 from mha_core import AttentionSpec, AttentionTrace, MhaError
+from mha_core.analysis import pytorch
+from mha_core.analysis.derivation import Step
 from mha_core.analysis.frames import MAX_ALL_PAIRS
 from mha_core.analysis.published import kind
 from mha_core.analysis.torch_module import COMMENTS, module, spec_of, state
@@ -37,10 +41,16 @@ def written(spec: AttentionSpec | LatentSpec, biases: str = "") -> str:
     return module(spec, about, {name: t(f"code.{name}") for name in COMMENTS}, biases)
 
 
-def of_layer(trace: AttentionTrace, layer: int) -> None:
-    """The module of a layer, with its weights, its X and its Z as a file; none for a layer that does more."""
+def of_layer(trace: AttentionTrace, layer: int, steps: Sequence[Step]) -> None:
+    """The module of a layer, with its weights, X and Z as a file; of a layer that does more, its steps."""
     found = _found(trace, layer)
-    if found is None or not (opened := views.fold(t("code.title"), key="module")):
+    title = t("code.title") if found else t("code.steps_title")
+    if not (opened := views.fold(title, key="module")):
+        return
+    if found is None:
+        opened.caption(t("code.steps"))
+        codes = [step.code for step in steps if step.name in pytorch.STEPS]
+        opened.code(pytorch.of_layer(codes, trace.layers[layer], layer), language=None)
         return
     spec, biases, latent = found
     file = f"headscope-layer-{layer + 1}.safetensors"

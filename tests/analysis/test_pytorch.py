@@ -1,5 +1,6 @@
 """The code of each step: run on the numbers of a trace, it gives the next numbers of the trace."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 
 import mha_core as mha
 from mha_core.analysis.derivation import steps
-from mha_core.analysis.pytorch import of_step
+from mha_core.analysis.pytorch import of_layer, of_step
 from mha_core.attention.positions import rotary_angles, rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.traces.facts import Adjustments, Clip, Factor, Facts, Norm, OutputGate, Rotary
@@ -85,8 +86,9 @@ def run(lines: str, layer: LayerTrace, step: str) -> None:
         assert same.all(), f"{step}: {name}"
 
 
-SHIPPED = ("glass-box", "standard", "multi-query", "latent")
-FAMILIES = ("qwen3", "cohere", "gemma2", "gpt_oss", "deepseek_v3", "bloom")
+SHIPPED = ("glass-box", "standard", "grouped-query", "multi-query", "latent")
+FAMILIES = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3", "cohere", "glm", "gemma2", "gpt_oss")
+FAMILIES += ("deepseek_v3", "bloom", "falcon")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -97,20 +99,17 @@ def test_the_code_of_all_steps_one_after_the_other_is_the_layer(name):
     else:
         trace = mha.trace(**TRACES.get(name, {"text": SENTENCE, "source": "mini", "architecture": name}))
     for at, layer in enumerate(trace.layers):
-        told, values = steps(trace, layer=at, head=0), {"torch": torch} | names(layer)
+        told, values = steps(trace, layer=at, head=0), {"trace": trace}
+        lines = of_layer([step.code for step in told], layer, at)
         for part, (norm, *_) in ((one, made) for one, made in layer.adjustments.items() if made):
             if isinstance(norm, Norm):  # its gain is that of the model
                 before, after = (layer.tensors[stage] for stage in layer.stages(part)[:2])
                 values[f"{part}_gain"] = (after / F.rms_norm(before, before.shape[-1:], eps=norm.epsilon))[
                     0, -1
                 ]
-        if told[0].name == "split":  # of latent attention
-            assert told[0].code.startswith("# missing: ")
-            stages = {part: layer.tensors[layer.stages(part)[0]] for part in "qkv"}
-            values |= {part: heads.transpose(0, 1).flatten(1) for part, heads in stages.items()}
-        lines = "\n".join(step.code for step in told)
+        assert ("# missing: " in lines) == (name == "deepseek_v3")
         if layer.knows("w_uk"):  # the latent vectors are the trace's, their matrix is not
-            values["c_kv"], (_, lines) = layer.tensors["kv_short"], lines.split("\n", 1)
+            values["c_kv"], lines = layer.tensors["kv_short"], re.sub("(?m)^c_kv = .*", "", lines)
         exec(lines, values)
         expected = torch.from_numpy(layer.result().copy())
         assert torch.isclose(values["z"], expected, atol=1e-5 * expected.abs().max().item(), rtol=0).all()

@@ -91,7 +91,7 @@ def _steps() -> None:
         with opened:
             why.show(scene, trace, **place, query=query)
     if layer.knows("q"):
-        torch_module.of_layer(trace, layer_index)
+        torch_module.of_layer(trace, layer_index, known_steps)
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):
         refusals.only_weights(layer)
