@@ -1,6 +1,7 @@
 """Models as people write them are recorded with the weights that their own code multiplies."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -66,10 +67,10 @@ def head():
     return Function(of_one_head, *(nn.Linear(D, D_K, bias=False) for _ in range(3)))
 
 
-def joined(*given):
+def joined(*given, join=partial(torch.cat, dim=-1)):
     """A list of heads with joined outputs: the textbook's layer."""
     *heads, proj, x = given
-    return proj(torch.cat([one(x) for one in heads], dim=-1))
+    return proj(join([one(x) for one in heads]))
 
 
 def folded(fused, heads_first):
@@ -148,6 +149,15 @@ def test_heads_that_are_not_joined_stay_layers_of_one_head():
     trace = recorded(call := lambda x: sum(one(x) for one in model), x)
     assert [layer.n_heads for layer in trace.layers] == [1] * H
     assert_flowed(trace, call, x)
+
+
+def test_heads_are_joined_by_any_function_that_puts_columns_side_by_side():
+    for join, axes in ((torch.hstack, (L, D)), (torch.column_stack, (L, D)), (torch.dstack, (1, L, D))):
+        model = Function(partial(joined, join=join), head(), head(), head(), nn.Linear(D, D))
+        trace = recorded(model, x := torch.randn(axes), of=model)
+        assert [layer.n_heads for layer in trace.layers] == [H]
+        assert trace.layers[0].knows("w_o")
+        assert_flowed(trace, model, x)
 
 
 def pool(x):

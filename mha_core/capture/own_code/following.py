@@ -87,6 +87,7 @@ ALIASES = {
     "concat": "cat",
     "concatenate": "cat",
 }
+STACKS = {"hstack": 1, "column_stack": 1, "dstack": 2}  # a concatenation along this axis
 MAX_OUTPUTS = 4  # latest outputs of linear layers, enough to have those of the queries and keys
 MIN_FACTOR = 1e-6  # a smaller factor, or one above its inverse, cannot be divided out without loss
 LINEAR = {"linear", "addmm"}  # a rotary code may rotate their outputs
@@ -101,10 +102,11 @@ ARGUMENTS = {
     "where": ("condition", "input", "other"),
     "dropout": ("input", "p", "training"),
     "cat": ("tensors", "dim"),
+    **dict.fromkeys(STACKS, ("tensors",)),
 }
 OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # all arguments but the first may be left out
 FOLLOWED = PRODUCTS | LINEAR | CASTS | VIEWS | REARRANGEMENTS | IDENTITIES | ELEMENTWISE | SOFTMAX_STEPS
-FOLLOWED |= {"softmax", "cat", "data"}
+FOLLOWED |= {"softmax", "cat", "data", *STACKS}
 WENT = Phrase("its weights went through {operation}", operation=Phrase("an operation"))
 NO_PRODUCT = Phrase(
     "its input is no product of queries and keys, or it went through code that torch does not show, such as "
@@ -164,6 +166,8 @@ class EagerMode(TorchFunctionMode):
         before = [
             self._known_of(arg) for arg in arguments
         ]  # before the call: an operation in place changes versions
+        if name in STACKS and arguments:
+            name, arguments = "cat", (arguments[0], STACKS[name])
         parts = [self._known_of(part) for part in arguments[0]] if name == "cat" and arguments else []
         result = func(*args, **kwargs)
         if arguments and isinstance(result, Tensor | tuple | list) and _is_strided((*arguments, result)):
@@ -497,7 +501,7 @@ class EagerMode(TorchFunctionMode):
     def _concatenated(self, args: tuple, parts: list, result: Any) -> None:
         """A concatenation: of scores and a sink, or of the outputs of heads."""
         tensors, axis = args[0], args[1] if len(args) > 1 else 0
-        last = isinstance(axis, int) and axis in (-1, result.dim() - 1)
+        last = isinstance(axis, int) and axis in (-1, tensors[0].dim() - 1)
         if last and len(tensors) == 2 and isinstance(parts[0], Scores):
             scores = parts[0].with_sinks(tensors[1], result.shape)
             if scores is not None:
