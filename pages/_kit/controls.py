@@ -1,6 +1,7 @@
 """The controls that pages share. The frame draws those that the page uses and binds them to the URL."""
 
 from collections.abc import Mapping, Sequence, Set
+from difflib import SequenceMatcher
 from typing import Any
 
 import streamlit as st
@@ -28,6 +29,9 @@ from pages._kit.text import (
 from pages._server import streamlit_parts
 
 SENTENCE = 72  # pixels of its field: two lines
+ALIKE = (
+    0.7  # share of common characters from which an edited sentence still goes with the example's second one
+)
 
 
 def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
@@ -199,24 +203,26 @@ def _sentence(used: Set[str]) -> None:
         st.session_state.twin = ""  # the default second sentence belongs to the default first one
     if st.session_state.get("text_before", text) != text and _goes_with_another(st.session_state.get("twin")):
         st.session_state.twin = twin
+        st.session_state.twin_emptied = not twin
     st.session_state.text_before = text
     # The control of the comparison is drawn later, so as a link opens only the link knows it.
     against = st.session_state.get("against", st.query_params.get("against"))
     if "twin" in used or ("against" in used and against == "twin"):
+        emptied = st.session_state.get("twin_emptied", False)
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,
             height=SENTENCE,
             max_chars=max_characters(),
-            placeholder=t("control.twin_empty"),
+            placeholder=t("control.twin_emptied") if emptied else t("control.twin_empty"),
             **_linked("twin"),
         )
 
 
 def _goes_with_another(twin: str | None) -> bool:
-    """Whether a second sentence belongs to an example with another first sentence than the current text."""
+    """Whether a second sentence belongs to an example whose first one is not the current text nor like it."""
     text = setting("text")
-    if not twin:
+    if not twin or SequenceMatcher(None, text, twin).ratio() >= ALIKE:
         return False
     every = (example for examples in EXAMPLES.values() for example in examples)
     return any(example.get("twin") == twin and example["text"] != text for example in every)

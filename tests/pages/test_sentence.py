@@ -64,11 +64,16 @@ def test_a_second_sentence_of_a_link_stands_beside_the_first_one_of_the_language
 
 
 @pytest.mark.parametrize(("language", "nth"), [("en", 0), ("zh", 1)])
-def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, language, nth):
+def test_the_second_sentence_of_an_example_goes_with_the_first(opened, tokens, english, language, nth):
+    """It stays while a word of the first one is changed; later the empty field says why it is empty."""
     example = BY_LANGUAGE[language][nth]
-    app = write(opened(text=example["text"], twin=example["twin"]), "The dog was tired.")
+    edited = example["text"].replace("animal", "dog").replace("箱子", "盒子")
+    app = write(opened(text=example["text"], twin=example["twin"]), edited)
+    assert typed_sentences(app) == (edited, example["twin"])
+    write(app, "The dog was tired.")
     assert typed_sentences(app) == ("The dog was tired.", "")
     assert len(tokens(app)) == 1
+    assert app.text_area(key="twin").placeholder == english("control.twin_emptied")
 
 
 def test_a_language_without_examples_begins_with_the_english_ones(opened, monkeypatch):
