@@ -68,11 +68,13 @@ test("an arc rises with the distance up to a limit and a token's own is a loop",
   assert.ok(arcs[2][0] < 10 && arcs[2].at(-2) > 10);
 });
 
-test("heads beyond the colours have dashes", () => {
-  const looks = Array.from({ length: 7 }, (_, head) => lookOf(["#1", "#2", "#3"], head));
+test("each of thirty heads has a look of its own, sixteen a colour, and the tenth is the last without dashes", () => {
+  const palette = Array.from({ length: 16 }, (_, at) => `#${at}`);
+  const looks = Array.from({ length: 30 }, (_, head) => lookOf(palette, head));
+  assert.equal(new Set(looks.slice(0, 16).map(({ colour }) => colour)).size, 16);
+  assert.equal(new Set(looks.map((look) => JSON.stringify(look))).size, 30);
   assert.deepEqual(
-    looks.map(({ colour }) => colour),
-    ["#1", "#2", "#3", "#1", "#2", "#3", "#1"],
+    looks.slice(8, 12).map(({ dash }) => dash.length > 0),
+    [false, false, true, true],
   );
-  assert.equal(new Set(looks.map((look) => JSON.stringify(look))).size, 7);
 });

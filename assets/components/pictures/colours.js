@@ -3,7 +3,8 @@
 /** @typedef {[number, number, number]} Colour red, green and blue, 0 to 255 */
 /** @typedef {{ colour: string, dash: number[], thin: boolean }} LineLook how the lines of a head are drawn */
 
-const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
+const DASHES = [[], [7, 4], [2, 3]]; // of ten heads each: more colours than ten are hard to tell apart
+const HEADS = 10; // that are drawn with the same dashes
 const TEXT_CONTRAST = 4.5; // of small text (WCAG 2.2, 1.4.3)
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
 const SHADES = 4097; // of a scale in a table, one of them in its middle: two differ by less than a colour does
@@ -96,7 +97,7 @@ function tableOfShades(colours) {
 }
 
 /**
- * A head's colour, and its dashes where there are more heads than colours. Of one colour for all heads, which random
+ * A head's colour, and its dashes where there are more than ten heads. Of one colour for all heads, which random
  * weights have, every head is dashed and thin.
  * @param {string[]} palette
  * @param {number} head
@@ -106,7 +107,7 @@ export function lookOf(palette, head) {
   if (palette.length === 1) return { colour: palette[0], dash: DASHES[1], thin: true };
   return {
     colour: palette[head % palette.length],
-    dash: DASHES[Math.floor(head / palette.length) % DASHES.length],
+    dash: DASHES[Math.floor(head / HEADS) % DASHES.length],
     thin: false,
   };
 }
