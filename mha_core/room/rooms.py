@@ -568,6 +568,10 @@ class Desk:
         """Show what came of their answers on that screen to all who have answered."""
         self._set_screen(screen, revealed=True, revealed_at=_now())
 
+    def conceal(self, screen: int) -> None:
+        """Take a reveal back: nobody is shown it any more, and another vote is possible."""
+        self._set_screen(screen, revealed=False, revealed_at=None)
+
     def vote_again(self, screen: int) -> None:
         """Open the second vote on a screen. Raises `MhaError` once the screen is revealed."""
         if screen in self.room().revealed:

@@ -161,7 +161,13 @@ def test_a_student_comes_back_in_another_tab_and_on_another_device(come, room):
     answer(page, 3)
     expect(tab.locator(KEPT)).to_contain_text("Kept.")
     page.locator(".seat summary").click()
-    link = page.get_by_label("Continue on another device").input_value()
+    field = page.get_by_label("Continue on another device")
+    link = field.input_value()
+    expect(page.get_by_role("img", name="QR code of this link")).to_be_visible()
+    page.get_by_role("button", name="Copy the link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_focused()
+    page.context.grant_permissions(["clipboard-read"])
+    assert page.evaluate("navigator.clipboard.readText()") == link
     device = come(None, link=link.removeprefix(room.server.address))
     expect(device.locator(KEPT)).to_contain_text("Kept.")
     assert "#" not in device.url

@@ -167,6 +167,8 @@ def test_names_and_results_are_hidden_until_a_screen_is_revealed(rooms, room, de
     assert "Ada" not in json.dumps(component(app, "desk"))
     app = act(app, do="reveal")
     assert signs(app, component)[0][:2] == ["right", "answered"]
+    app = act(app, do="conceal")
+    assert signs(app, component)[0][:2] == ["answered", "answered"]
 
 
 def test_the_pace_is_the_classes_and_a_second_vote_is_beside_the_first(rooms, room, desk_of, act, component):
@@ -295,12 +297,14 @@ def test_receipts_time_and_deletion_are_the_teachers(rooms, room, desk_of, monke
     monkeypatch.setattr(room_module, "_now", lambda: now)
     seat = answered(rooms, room, "Ada", point="3", cell="9,3")
     app = desk_of(room)
-    for receipt, said in (
-        (seat.receipt(), "Ada had answered 2 of 9 screens (1 late) on"),
-        (seat.receipt().replace("-2-", "-9-"), "has not signed"),
+    forged = seat.receipt().replace("-2-", "-9-")
+    for receipt, said, left in (
+        (seat.receipt(), "Ada had answered 2 of 9 screens (1 late) on", ""),
+        (forged, "has not signed", forged),
     ):
         app = app.get_by_key("desk_receipt").set_value(receipt).run()
         assert said in app.info[0].value
+        assert app.get_by_key("desk_receipt").value == left  # free for the next one, or to be mended
     app.get_by_key("desk_days").set_value(3)
     app = app.get_by_key("desk_keep").click().run()
     left = rooms.room(room.code).expires - rooms.room(room.code).opened

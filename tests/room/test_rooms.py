@@ -249,6 +249,11 @@ def test_what_came_of_an_answer_is_shown_when_the_teacher_says_so(desk):
     desk.set_together(False)
     assert (desk.room().shows(2), desk.room().vote(1)) == (True, 1)
     desk.set_together(True)
+    desk.conceal(1)
+    desk.vote_again(1)
+    assert (desk.room().shows(1), desk.room().vote(1)) == (False, 2)
+    desk.reveal(1)
+    desk.set_together(True)
     assert (desk.room().shows(1), desk.room().shows(2)) == (True, False)
 
 

@@ -5,12 +5,13 @@ import { elementIn, make, makeButton, makeLink, renew } from "../page/elements.j
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 import { isKept } from "./progress.js";
+import { qrPicture } from "./qr.js";
 import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from "./room.js";
 
 /**
  * @typedef {{ do: "enter", token: string } | { do: "join", name: string, asked: string } | { do: "look" | "leave" }
  *   | { do: "lock", screen: number, vote: number, answer: string, language: string }
- *   | { do: "help", needs_help: boolean }} SeatAct
+ *   | { do: "device" } | { do: "help", needs_help: boolean }} SeatAct
  */
 
 /**
@@ -28,6 +29,8 @@ import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from 
  * @property {Record<string, string>} kept answers by "screen.vote"
  * @property {{ key: string, answer: string, reason: string } | null} not_taken
  * @property {boolean} needs_help
+ * @property {string} link with which this student goes on on another device
+ * @property {import("./qr.js").QrCode | null} qr of the link, once it is asked for
  * @property {string} you
  * @property {string} until
  * @property {import("./room.js").TakenAlong[]} along
@@ -205,7 +208,7 @@ function drawDoor(root, data) {
 
 /** @param {SeatRoot} root @param {SeatPage} data */
 function drawLine(root, data) {
-  const { code, texts, token = "", invitation = "", kept = {}, not_taken, needs_help = false, along } = data;
+  const { code, texts, token = "", link = "", qr, kept = {}, not_taken, needs_help = false, along } = data;
   release(code, [...Object.keys(kept), ...(not_taken ? [not_taken.key] : [])]);
   for (const key of Object.keys(kept)) delete since[key];
   if (not_taken) delete since[not_taken.key];
@@ -220,19 +223,27 @@ function drawLine(root, data) {
   help.setAttribute("aria-pressed", String(needs_help));
   const place = make("details", "place-of");
   place.append(make("summary", "", data.you), make("p", "note", data.until));
-  const url = new URL(`./lessons?room=${invitation}${data.fields}#${token}`, document.baseURI);
-  const link = Object.assign(make("input"), { value: url.href, readOnly: true });
-  link.onfocus = () => link.select();
-  link.onkeydown = (event) => event.stopPropagation();
+  place.ontoggle = () => place.open && !qr && sendAct({ do: "device" });
+  const field = Object.assign(make("input"), { value: link, readOnly: true });
+  field.onfocus = () => field.select();
+  field.onkeydown = (event) => event.stopPropagation();
   const label = make("label", "", texts.other);
-  label.append(link);
+  label.append(field);
+  const copy = makeButton(texts.copy, "hint", () => {
+    field.select();
+    // A page without https has no other clipboard; where this one fails, the link is marked.
+    if (!document.execCommand("copy")) return;
+    copy.textContent = texts.copied;
+    copy.focus();
+  });
+  copy.setAttribute("aria-live", "polite");
   const leave = makeButton(texts.somebody, "quiet", () => {
     holdOf(code, { token: "", waiting: {} });
     isLinkRead = true;
     askedPlace = drawPlace(); // for somebody else
     sendAct({ do: "leave" });
   });
-  place.append(label, make("p", "note", texts.other_what), leave);
+  place.append(label, copy, ...(qr ? [qrPicture(qr, texts.scan)] : []), make("p", "note", texts.other_what), leave);
   if (!isKept(roomKey(code))) place.insertBefore(make("p", "note", texts.keep_link), label);
   const foot = make("div", "foot");
   foot.append(help);

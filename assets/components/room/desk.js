@@ -3,7 +3,8 @@
 // that nothing is lost that is scrolled or reached by the keyboard.
 
 import { formatted } from "../lesson/formatted.js";
-import { elementIn, make, makeButton, makeSvg, renew, treeOf } from "../page/elements.js";
+import { qrPicture } from "../lesson/qr.js";
+import { elementIn, make, makeButton, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawQuestion, drawWays, leadByKeys, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
@@ -14,7 +15,7 @@ import { drawTable } from "./table.js";
  * @typedef {object} DeskPage
  * @property {string} code
  * @property {string} title
- * @property {{ way_in: string, link: string, qr: { size: number, path: string }, warning: string }} invitation
+ * @property {{ way_in: string, link: string, qr: import("../lesson/qr.js").QrCode, warning: string }} invitation
  * @property {string} students
  * @property {boolean} projector
  * @property {string} problem
@@ -37,7 +38,7 @@ import { drawTable } from "./table.js";
  */
 
 /**
- * @typedef {{ do: "free" | "here" | "pause" | "reveal" | "again" | "hide" | "code" | "spread" | "leave" }
+ * @typedef {{ do: "free" | "here" | "pause" | "reveal" | "conceal" | "again" | "hide" | "code" | "spread" | "leave" }
  *   | { do: "screen" | "helped", number: number } | { do: "projector", shown: boolean }} DeskAct
  */
 
@@ -128,19 +129,6 @@ function invite(page, act) {
   return [told, qrPicture(invitation.qr, texts.scan)];
 }
 
-// Dark on light in both themes, with a light frame: phones read no other.
-/** @param {{ size: number, path: string }} qr @param {string} title */
-function qrPicture({ size, path }, title) {
-  const box = make("div", "qr");
-  const picture = makeSvg("svg", { viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": title });
-  picture.append(
-    makeSvg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }),
-    makeSvg("path", { d: path, fill: "#000", "shape-rendering": "crispEdges" }),
-  );
-  box.append(picture);
-  return box;
-}
-
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
 function pace({ pace: { screen, paused }, number, count, place, part, ask, answered, revealed, vote, texts }, act) {
   const line = make("div", "ways");
@@ -170,6 +158,7 @@ function pace({ pace: { screen, paused }, number, count, place, part, ask, answe
   const reveal = makeButton(revealed ? texts.revealed : texts.reveal, "lock", () => act({ do: "reveal" }));
   reveal.disabled = revealed;
   foot.append(reveal);
+  if (revealed) foot.append(makeButton(texts.conceal, "quiet", () => act({ do: "conceal" })));
   const again = makeButton(texts.again, "hint", () => act({ do: "again" }));
   if (vote < MAX_VOTES && !revealed) foot.append(again);
   foot.append(make("span", "answered", answered));

@@ -83,7 +83,7 @@ function waysOf({ texts, pace, revealed, vote, shows_code, shows_spread }) {
       ways.push({ key: "S", text: texts.spread, what: { do: "spread" }, pressed: shows_spread });
       if (vote < 2) ways.push({ key: "V", text: texts.again, what: { do: "again" } });
       ways.push({ key: "R", text: texts.reveal, what: { do: "reveal" } });
-    }
+    } else ways.push({ key: "U", text: texts.conceal, what: { do: "conceal" } });
     ways.push({ key: "P", text: texts.pause, what: { do: "pause" }, pressed: pace.paused });
   }
   return [...ways, { key: "Escape", text: texts.projector_off, what: { do: "projector", shown: false } }];

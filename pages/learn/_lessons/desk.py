@@ -23,7 +23,10 @@ ACTS: acts.Acts = {
     "screen": {"number": int},
     "helped": {"number": int},
     "projector": {"shown": bool},
-    **{what: {} for what in ("free", "here", "pause", "reveal", "again", "hide", "code", "spread", "leave")},
+    **{
+        what: {}
+        for what in ("free", "here", "pause", "reveal", "conceal", "again", "hide", "code", "spread", "leave")
+    },
 }
 DOOR_ACTS: acts.Acts = {"enter": {"secret": str}}
 _door = components.component(DOOR, "room/door.js")
@@ -171,6 +174,8 @@ def _do(desk: "Desk", now: dict[str, Any], acted: dict[str, Any]) -> None:
             desk.set_pace(Pace(room.pace.screen, not room.pace.paused))
         case "reveal":
             desk.reveal(screen)
+        case "conceal":
+            desk.conceal(screen)
         case "again":
             desk.vote_again(screen)
         case "helped":

@@ -40,9 +40,16 @@ def page(desk: "Desk") -> None:
         room = desk.room()
     except MhaError:  # deleted in this moment
         st.rerun()
-    if told := st.session_state.pop(TOLD, ""):
-        st.info(told)
-    with st.expander(t("room.desk_more")):
+    with st.expander(t("room.desk_more"), key="desk_more"):
+        st.text_input(
+            t("room.desk_check"),
+            key=RECEIPT,
+            placeholder="K7QM2X-17-6-20261126-8ZKQ3MWY2B",
+            on_change=lambda: _try(lambda: _check(desk)),
+        )
+        with st.container():  # whatever is said here, what follows keeps its place
+            if told := st.session_state.pop(TOLD, ""):
+                st.info(told)
         st.caption(t("room.desk_kept_until", day=f"{room.expires:%Y-%m-%d}"))
         st.radio(
             t("room.desk_reveal_when"),
@@ -56,12 +63,6 @@ def page(desk: "Desk") -> None:
         _door(desk, room.closed)
         st.markdown(f"**{t('room.desk_export')}**")
         _export(desk)
-        st.text_input(
-            t("room.desk_check"),
-            key=RECEIPT,
-            placeholder="K7QM2X-17-6-20261126-8ZKQ3MWY2B",
-            on_change=lambda: _try(lambda: _check(desk)),
-        )
         _end(desk)
 
 
@@ -179,6 +180,7 @@ def _check(desk: "Desk") -> None:
             late=t("room.late", count=late) if late else "",
             day=f"{found.day:%Y-%m-%d}",
         )
+        st.session_state[RECEIPT] = ""  # for the next one
 
 
 def _delete(desk: "Desk") -> None:

@@ -28,11 +28,13 @@ HEIGHT = 60  # pixels until it is drawn
 TYPED, WRONG = "room_typed", "room_wrong"  # the code in the field, and why it opens nothing
 TOKENS = "room_tokens"  # of the session: what the browser has sent, by the codes of rooms
 SEEN = "room_seen"  # of the session: the room as it was read last, for when the database does not answer
+DEVICE = "room_device"  # of the session: whether the link to another device is looked at
 PROBLEM, REFUSED = "room_problem", "room_refused"  # of one act, told in the run that it causes
 
 ACTS: acts.Acts = {
     "look": {},
     "leave": {},
+    "device": {},
     "enter": {"token": str},
     "join": {"name": str, "asked": str},
     "lock": {"screen": int, "vote": int, "answer": str, "language": str},
@@ -181,12 +183,19 @@ def _place(sitting: Sitting) -> Place:
 
 def _line(sitting: Sitting, here: Place) -> None:
     """The line of the seat, below the question: who sits there, help, and what is not kept yet."""
+    from mha_core.room import qr
+
     room, student = sitting.room, sitting.student
     you = t("room.seat_you", name=student.name) if student.name else ""
+    token = st.session_state[TOKENS][room.code]
+    page = rooms.for_others(place.page_address())
+    link = f"{page}?{place.ROOM}={sitting.invitation}{_fields()}#{token}"
     _draw(
         room.code,
         {
-            "token": st.session_state[TOKENS][room.code],
+            "token": token,
+            "link": link,
+            "qr": qr.drawn(link) if st.session_state.get(DEVICE) else None,
             "invitation": sitting.invitation,
             "version": room.version,
             "kept": {f"{at}.{vote}": one.answer for (at, vote), one in sitting.kept.items()},
@@ -248,18 +257,21 @@ def _alone(lesson: Lesson) -> str:
 
 
 def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None) -> None:
-    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
     _component(
         key=KEY,
         data={
             "code": code,
             "texts": templates("room.seat_"),
-            "fields": fields,
+            "fields": _fields(),
             **data,
         },
         height=HEIGHT,
         on_acted_change=_acted(code, sitting),
     )
+
+
+def _fields() -> str:
+    return "".join(f"&{name}={value}" for name, value in in_link().items())
 
 
 def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
@@ -275,6 +287,9 @@ def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
                 _told(lambda: _enter(code, acted["token"]))
             case "leave":
                 tokens.pop(code, None)
+                st.session_state.pop(DEVICE, None)
+            case "device":
+                st.session_state[DEVICE] = True
             case "join" if code not in tokens:
                 _told(lambda: _join(code, acted["name"], acted["asked"]))
             case "lock" if sitting is not None:

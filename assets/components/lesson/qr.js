@@ -1,0 +1,17 @@
+// A QR code as a picture.
+import { make, makeSvg } from "../page/elements.js";
+
+/** @typedef {{ size: number, path: string }} QrCode its width in modules, and its dark ones as the path of an SVG */
+
+// Dark on light in both themes, with a light frame: phones read no other.
+/** @param {QrCode} qr @param {string} title */
+export function qrPicture({ size, path }, title) {
+  const box = make("div", "qr");
+  const picture = makeSvg("svg", { viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": title });
+  picture.append(
+    makeSvg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }),
+    makeSvg("path", { d: path, fill: "#000", "shape-rendering": "crispEdges" }),
+  );
+  box.append(picture);
+  return box;
+}
