@@ -12,13 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.differences import student
-from mha_core.differences.flow import Flow, Operation, arranged
+from mha_core.differences.flow import Flow
 from mha_core.differences.formula import STAGES, Mistake, Products, stages, with_mistakes
-from mha_core.differences.projections import projections
-from mha_core.differences.search import causes, distance, fits, rounding
+from mha_core.differences.projections import Projections, projections
+from mha_core.differences.search import causes, distance, gives, rounding
 from mha_core.differences.student import Case, Form, Signature, Sizes
 from mha_core.errors import MhaError, Phrase
 
+NOTES = {
+    "keep": "True or 1 in {name} means that a query may look.",
+    "hide": "True or 1 in {name} hides a key.",
+    "added": "{name} is added to the scores: −∞ hides a key.",
+    "causal": "It is causal.",
+}
+HIDDEN = "A query that may look at no key gets NaN; torch's function gives it 0."
 DROPOUT = Mistake(
     "dropout",
     "on",
@@ -55,6 +62,11 @@ class Report:
         values["causes"] = [[mistake._asdict() for mistake in cause] for cause in self.causes]
         return values
 
+    def noting(self, *notes: str) -> "Report":
+        """The report with more notes, each said once."""
+        said = dict.fromkeys((*self.notes, *filter(None, notes)))
+        return replace(self, notes=tuple(said))
+
     def __str__(self) -> str:
         names = sorted(self.weights, key="qkvo".find)
         weights = "; ".join(f"W^{name.upper()} = {', '.join(self.weights[name])}" for name in names)
@@ -83,31 +95,33 @@ class Report:
         return "\n".join(lines)
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Call:
     """A module, its file, and how it is called."""
 
     module: nn.Module
     file: str
     signature: Signature
     sizes: Sizes
-    named: Mapping[str, str]  # the matrices that the reader has named, by parameter
     one_length: bool = False
     sequence_first: bool = False
     without_dropout: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.module.parameters()).dtype
 
     def cases(self, *, masked: bool = False, causal: bool = False) -> list[Case]:
         n = len(self.signature.inputs)
         return student.cases(self.sizes, n, masked=masked, causal=causal, one_length=self.one_length)
 
-    def run(self, case: Case, mask: tuple[str, Tensor] | None = None) -> "Flowed":
+    def run(self, case: Case, name: str = "", mask: Tensor | None = None) -> "Run":
         """Run the module; its file's code may raise anything."""
-        dtype = next(self.module.parameters()).dtype
-        inputs = tuple(one.to(dtype, copy=True) for one in case.inputs)
-        given = tuple(one.transpose(0, 1) for one in inputs) if self.sequence_first else inputs
+        given = [one.to(self.dtype, copy=True) for one in case.inputs]
+        given = [one.transpose(0, 1) for one in given] if self.sequence_first else given
         arguments: dict[str, Any] = dict(zip(self.signature.inputs, given, strict=True))
         if mask is not None:
-            name, tensor = mask
-            arguments[name] = tensor.to(dtype) if tensor.is_floating_point() else tensor
+            arguments[name] = mask.to(self.dtype) if mask.is_floating_point() else mask
         if self.signature.causal is not None:
             arguments[self.signature.causal] = case.mask is not None and mask is None
         with torch.no_grad(), Flow(self.file, without_dropout=self.without_dropout) as flow:
@@ -116,46 +130,34 @@ class Call(NamedTuple):
         for tensor in results if isinstance(results, list | tuple) else (results,):
             if isinstance(tensor, Tensor) and tensor.dim() == 3:
                 output = tensor.transpose(0, 1) if self.sequence_first else tensor
-                if output.shape[:2] == inputs[0].shape[:2]:
-                    return Flowed(output, flow, inputs)
+                if output.shape[:2] == case.inputs[0].shape[:2]:
+                    return Run(case, output, flow)
         raise MhaError(
             "forward returns no tensor of shape (batch, length, d_model) = {shape}.",
-            shape=str(tuple(inputs[0].shape)),
+            shape=str(tuple(case.inputs[0].shape)),
         )
 
 
-class Flowed(NamedTuple):
-    """The output of a run (batch, query, width), its operations, and the inputs."""
+class Run(NamedTuple):
+    """A run of a module: its output, (batch, query, width), and the results of its operations."""
 
+    case: Case
     output: Tensor
     flow: Flow
-    inputs: tuple[Tensor, ...]
 
 
 class Attempt(NamedTuple):
-    """Some runs in one way of calling a module: what was given and what came out; a note on that way."""
+    """The runs in one way of calling a module: what was given, what came out, and a note on that way."""
 
     given: list[Products]
     wanted: list[dict[str, Tensor]]
     flow: Flow
-    weights: dict[str, list[str]]
-    note: str | None
+    note: str
 
-    def is_like(self, other: "Attempt") -> bool:
-        """Whether another way of calling gave the same numbers with the same meaning, as True and 1 do."""
-        mine, theirs = ([run[name] for run in one.wanted for name in run] for one in (self, other))
-        return (
-            self.note == other.note
-            and len(mine) == len(theirs)
-            and all(
-                one.shape == two.shape and torch.allclose(one, two, equal_nan=True)
-                for one, two in zip(mine, theirs, strict=True)
-            )
-        )
-
-    def is_right(self, tolerance: float) -> bool:
-        pairs = zip(self.given, self.wanted, strict=True)
-        return all(fits(stages(given), wanted, tolerance) for given, wanted in pairs)
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What is equal for two ways with the same meaning and the same numbers, as for True and 1."""
+        return self.note, *(one.numpy().tobytes() for run in self.wanted for one in run.values())
 
 
 def check(
@@ -178,49 +180,43 @@ def check(
     kind = student.attention_class(file, name)
     of = student.sizes(kind, h, d_model, arguments or {})
     module, made_with = student.made(kind, of, arguments or {})
+    call, run, notes = _runnable(Call(module, str(file), student.signature(module), of))
+    tolerance = rounding(call.dtype)
     named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
-    call, notes = _runnable(Call(module, str(file), student.signature(module), of, named))
-    title = ", ".join(f"{key}={value}" for key, value in made_with.items())
-    return _compared(call, f"{file.name}: {kind.__name__}({title})", notes, mask)
-
-
-def _compared(call: Call, title: str, notes: list[str], meaning: str | None) -> Report:
-    call, dropout = _repeatable(call)
-    tolerance = rounding(next(call.module.parameters()).dtype)
-    weights: dict[str, list[str]] = {}
-    runs = 0
-    for mask_name, attempts in _phases(call, meaning):
-        tried: list[Attempt] = []
-        right = None
-        for attempt in attempts:
-            if not any(attempt.is_like(other) for other in tried):
-                tried.append(attempt)
-            if attempt.is_right(tolerance):
-                right = attempt
-                break
-        if tried:
-            weights = tried[0].weights
-        if right is not None:
-            runs += len(right.given)
-            notes += [right.note] if right.note and right.note not in notes else []
-            if any(matrix.isnan().any() for run in right.wanted for matrix in run.values()):
-                notes.append("A query that may look at no key gets NaN; torch's function gives it 0.")
-        elif tried:
-            report = Report(title, weights, False, len(tried[0].given), tolerance, tuple(notes))
-            report = _explained(report, tried, call.file)
-            more = (DROPOUT,) if dropout else ()
-            return replace(report, causes=tuple((*cause, *more) for cause in report.causes))
-        elif mask_name or not call.signature.masks:
-            raise MhaError(
-                "No mask of a usual form can be given as {name}: True for what may be seen or for what is "
-                "hidden, or −∞ to add; for each query and key, or for each key.",
-                name=mask_name or "forward",
-            )
-    report = Report(title, weights, not dropout, runs, tolerance, tuple(notes))
-    if not dropout:
+    learned = projections(module, run.flow, run.case.inputs, named, of, tolerance)
+    settings = ", ".join(f"{key}={value}" for key, value in made_with.items())
+    title = f"{file.name}: {kind.__name__}({settings})"
+    report = Report(title, learned.names, True, 0, tolerance, notes)
+    for argument, forms in _phases(call, mask):
+        report = _compared(report, call, learned, argument, forms)
+        if not report.equal:
+            break
+    if not call.without_dropout:
         return report
-    code = linecache.getline(call.file, dropout)
-    return replace(report, matrix="weights", causes=((DROPOUT,),), line=dropout, code=code)
+    if report.equal:
+        report = _at(report, run.flow.dropout, call.file)
+        return replace(report, equal=False, matrix="weights", causes=((DROPOUT,),))
+    return replace(report, causes=tuple((*cause, DROPOUT) for cause in report.causes))
+
+
+def _compared(report: Report, call: Call, learned: Projections, name: str, forms: Sequence[Form]) -> Report:
+    """The report after the runs in all ways of giving the mask `name`; the first right one is enough."""
+    tried: dict[Any, Attempt] = {}
+    for attempt in _attempts(call, learned, name, forms):
+        if gives(attempt.given, attempt.wanted, [], report.rounding):
+            is_open = any(matrix.isnan().any() for run in attempt.wanted for matrix in run.values())
+            report = report.noting(attempt.note, HIDDEN if is_open else "")
+            return replace(report, runs=report.runs + len(attempt.given))
+        tried.setdefault(attempt.identity, attempt)
+    if tried:
+        return _explained(report, list(tried.values()), call.file)
+    if name or not call.signature.masks:
+        raise MhaError(
+            "No mask of a usual form can be given as {name}: True for what may be seen or for what is "
+            "hidden, or −∞ to add; for each query and key, or for each key.",
+            name=name or "forward",
+        )
+    return report
 
 
 def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report:
@@ -232,55 +228,47 @@ def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report
         if found:
             attempt = one
             break
-    notes = (*report.notes, *([attempt.note] if attempt.note else []))
-    report = replace(report, causes=tuple(found), notes=notes, runs=len(attempt.given))
+    report = replace(report, equal=False, causes=tuple(found), runs=len(attempt.given))
+    report = report.noting(attempt.note)
     right = stages(attempt.given[0])
     right.setdefault("output", right["concat"])
     if not found:
-        matrix, operation = _first_unknown(right, attempt.flow, report.rounding)
-        share = distance(right["output"], attempt.wanted[0]["output"])
-        return _at(replace(report, matrix=matrix, distance=share), operation, file)
+        matrix, line = _first_unknown(right, attempt.flow, report.rounding)
+        [output] = attempt.wanted[0].values()
+        report = replace(report, matrix=matrix, distance=distance(right["output"], output))
+        return _at(report, line, file)
     wrong = stages(attempt.given[0], with_mistakes(*found[0]))
     wrong.setdefault("output", wrong["concat"])
-    shapes = {name: right[name].shape == wrong[name].shape for name in right}
-    matrix = next(n for n in right if not shapes[n] or distance(right[n], wrong[n]) > report.rounding)
-    operation = next(_made(wrong[matrix], attempt.flow, report.rounding), None)
-    if shapes[matrix]:
-        example = _example(wrong[matrix], right[matrix])
-        report = replace(report, distance=distance(right[matrix], wrong[matrix]), example=example)
-    return _at(replace(report, matrix=matrix), operation, file)
+    matrix = next(name for name in right if distance(right[name], wrong[name]) > report.rounding)
+    if right[matrix].shape == wrong[matrix].shape:
+        share, example = distance(right[matrix], wrong[matrix]), _example(wrong[matrix], right[matrix])
+        report = replace(report, distance=share, example=example)
+    place = _place(wrong[matrix], attempt.flow, report.rounding)
+    line = None if place is None else attempt.flow.results[place].line
+    return _at(replace(report, matrix=matrix), line, file)
 
 
-def _at(report: Report, operation: Operation | None, file: str) -> Report:
-    if operation is None or operation.line is None:
-        return report
-    return replace(report, line=operation.line, code=linecache.getline(file, operation.line))
+def _at(report: Report, line: int | None, file: str) -> Report:
+    return report if line is None else replace(report, line=line, code=linecache.getline(file, line))
 
 
-def _made(matrix: Tensor, flow: Flow, tolerance: float) -> Iterator[Operation]:
-    """The operations whose result is a matrix, or its first head, with its axes in any order."""
-    for operation in flow.operations:
-        if operation.line is not None and not operation.value.dtype.is_complex:
-            heads = [matrix, matrix[:, 0]] if matrix.dim() == 4 else [matrix]
-            every = (one for head in heads for one in arranged(head, operation.value.shape))
-            if any(distance(one, operation.value) <= tolerance for one in every):
-                yield operation
+def _place(matrix: Tensor, flow: Flow, tolerance: float) -> int | None:
+    """The first result that is a matrix, or its first head."""
+    heads = [matrix, matrix[:, 0]] if matrix.dim() == 4 else [matrix]
+    places = [next(flow.places(one, tolerance), None) for one in heads]
+    return min((place for place in places if place is not None), default=None)
 
 
-def _first_unknown(right: Mapping[str, Tensor], flow: Flow, tolerance: float) -> tuple[str, Operation | None]:
+def _first_unknown(right: Mapping[str, Tensor], flow: Flow, tolerance: float) -> tuple[str, int | None]:
     """The first right matrix that was not computed, after the last that was, and what came instead."""
-    at = {name: next(_made(right[name], flow, tolerance), None) for name in right if name != "masked"}
-    for name in ("q", "k", "v"):
-        if at[name] is None:
-            return name, None
-    names = list(at)
-    last = max(nth for nth, name in enumerate(names) if at[name] is not None)
-    name, operation = names[min(last + 1, len(names) - 1)], at[names[last]]
-    if operation is None:
-        return name, None
-    later = flow.operations[flow.operations.index(operation) + 1 :]
-    count = right[name].numel()
-    return name, next((one for one in later if one.line is not None and one.value.numel() == count), None)
+    names = [name for name in right if name != "masked"]
+    at = [_place(right[name], flow, tolerance) for name in names]
+    if None in at[:3]:
+        return names[at.index(None)], None
+    last = max(nth for nth, place in enumerate(at) if place is not None)
+    name = names[min(last + 1, len(names) - 1)]
+    later = flow.results[(at[last] or 0) + 1 :]
+    return name, next((one.line for one in later if one.value.numel() == right[name].numel()), None)
 
 
 def _example(wrong: Tensor, right: Tensor) -> str:
@@ -294,30 +282,37 @@ def _example(wrong: Tensor, right: Tensor) -> str:
     return f"{where}: yours {mine}, should be {theirs}"
 
 
-def _runnable(call: Call) -> tuple[Call, list[str]]:
-    """The call in a way in which the module runs, and a note on what it cannot do."""
+def _runnable(call: Call) -> tuple[Call, Run, tuple[str, ...]]:
+    """The call in a way in which the module runs, without dropout if it is on, and what it cannot do."""
     errors: list[Exception] = []
     for single, one_length in product((False, True), (False, True)):
         if one_length and len(call.signature.inputs) == 1:
             continue
         if single:
             call.module.float()
-        trial = call._replace(one_length=one_length)
+        trial = replace(call, one_length=one_length)
         try:
-            _output(trial)
+            runs = [_first_run(trial) for _ in range(2)]
         except MhaError:
             raise
         except Exception as error:  # the reader's code may raise anything
             errors.append(error)
             continue
+        if not _is_repeated(runs):
+            trial = replace(trial, without_dropout=True)
+            runs = [_first_run(trial) for _ in range(2)]
+        if not _is_repeated(runs):
+            raise MhaError(
+                "Two runs of one text differ although the module is in evaluation; no dropout is the cause."
+            )
         if not one_length:
-            return trial, []
-        said = student.said(errors[0])
-        return trial, [f"With other numbers of queries and keys it stops: {said}."]
+            return trial, runs[0], ()
+        stopped = student.said(errors[0])
+        return trial, runs[0], (f"With other numbers of queries and keys it stops: {stopped}.",)
     raise MhaError("forward cannot be run: {error}.", error=student.said(errors[0])) from errors[0]
 
 
-def _output(call: Call) -> Flowed:
+def _first_run(call: Call) -> Run:
     """A first run, with a mask where `forward` needs one."""
     try:
         return call.run(call.cases()[0])
@@ -325,78 +320,46 @@ def _output(call: Call) -> Flowed:
         if not call.signature.masks:
             raise
         plain = error
-    cases = call.cases(masked=True)
-    ways = [
-        (case, mask) for form in student.forms(cases) for case, mask in zip(cases, form.masks, strict=True)
-    ]
-    for case, mask in ways:
-        if mask is not None:
+    name = call.signature.masks[0]
+    for form in student.forms(call.cases(masked=True)):
+        for case, mask in form.runs:
             with suppress(Exception):  # the reader's code may raise anything for a mask of another form
-                return call.run(case, (call.signature.masks[0], mask))
+                return call.run(case, name, mask)
     raise plain
 
 
-def _repeatable(call: Call) -> tuple[Call, int]:
-    """The call without dropout where two runs differ by it, and then the line of the dropout; else 0."""
-    one, other = _output(call), _output(call)
-    if torch.allclose(one.output, other.output, equal_nan=True):
-        return call, 0
-    call = call._replace(without_dropout=True)
-    one, other = _output(call), _output(call)
-    if not torch.allclose(one.output, other.output, equal_nan=True):
-        raise MhaError(
-            "Two runs of one text differ although the module is in evaluation; no dropout is the cause."
-        )
-    return call, one.flow.dropout or 1
+def _is_repeated(runs: Sequence[Run]) -> bool:
+    return torch.allclose(runs[0].output, runs[1].output, equal_nan=True)
 
 
-def _phases(call: Call, meaning: str | None) -> Iterator[tuple[str, Iterator[Attempt]]]:
-    """First the module without a mask, then with each of its masks, by name; in all ways of calling it."""
-    yield "", _attempts(call, [(call.cases(causal=causal), None) for causal in (False, True)])
+def _phases(call: Call, meaning: str | None) -> Iterator[tuple[str, list[Form]]]:
+    """First the module without a mask, then with each of its masks, by name; in all forms of the mask."""
+    yield (
+        "",
+        [
+            Form("causal" if causal else "", [(case, None) for case in call.cases(causal=causal)])
+            for causal in (False, True)
+        ],
+    )
+    calls = (call,) if call.one_length else (call, replace(call, one_length=True))
     for name in call.signature.masks:
-        of_one_length = call._replace(one_length=True).cases(masked=True)
-        lists = (call.cases(masked=True), *([] if call.one_length else [of_one_length]))
-        ways = [(cases, (name, form)) for cases in lists for form in student.forms(cases, meaning)]
-        yield name, _attempts(call, ways)
+        yield name, [form for one in calls for form in student.forms(one.cases(masked=True), meaning)]
 
 
-def _attempts(call: Call, ways: Sequence[tuple[list[Case], tuple[str, Form] | None]]) -> Iterator[Attempt]:
-    for sequence_first, (cases, masked) in product((False, True), ways):
-        trial = call._replace(sequence_first=sequence_first)
-        name, form = masked or ("", None)
-        masks = form.masks if form else (None,) * len(cases)
-        chosen = [(c, m) for c, m in zip(cases, masks, strict=True) if form is None or m is not None]
+def _attempts(call: Call, learned: Projections, name: str, forms: Sequence[Form]) -> Iterator[Attempt]:
+    """The runs in all forms of a mask and in all orders of axes, and what they should start from."""
+    for sequence_first, form in product((False, True), forms):
+        trial = replace(call, sequence_first=sequence_first)
         try:
-            flowed = [trial.run(case, None if mask is None else (name, mask)) for case, mask in chosen]
+            runs = [trial.run(case, name, mask) for case, mask in form.runs]
         except Exception:  # the reader's code may raise anything for a mask of another form
             continue
-        of_padding = form is not None and form.of_padding
-        cases_seen = [replace(case, mask=None) if of_padding else case for case, _ in chosen]
-        learned = [projections(call.module, one.flow, one.inputs, call.named, call.sizes) for one in flowed]
-        for layout in learned[0].layouts:
-            given = [
-                made.products(one.inputs, case, layout)
-                for made, one, case in zip(learned, flowed, cases_seen, strict=True)
-            ]
-            wanted = [
-                {"output" if one.output else "concat": run.output}
-                for one, run in zip(given, flowed, strict=True)
-            ]
-            note = _note(name, form, sequence_first, layout, cases_seen[0])
-            yield Attempt(given, wanted, flowed[0].flow, learned[0].names, note)
-
-
-def _note(name: str, form: Form | None, sequence_first: bool, layout: str, case: Case) -> str | None:
-    """The assumption in a way of calling that is not the usual one."""
-    if sequence_first:
-        return "It takes (length, batch, d_model)."
-    if layout == "per head":
-        return "The packed matrix has q, k and v of each head beside each other."
-    if form is None:
-        return "It is causal." if case.mask is not None else None
-    match form.meaning:
-        case "keep":
-            return f"True or 1 in {name} means that a query may look."
-        case "hide":
-            return f"True or 1 in {name} hides a key."
-    return f"{name} is added to the scores: −∞ hides a key."
+        for layout in learned.layouts:
+            given = [learned.products(case, layout) for case, _ in form.runs]
+            matrix = "concat" if given[0].w_o is None else "output"
+            note = NOTES.get(form.meaning, "").format(name=name)
+            if layout == "per head":
+                note = "The packed matrix has q, k and v of each head beside each other."
+            if sequence_first:
+                note = "It takes (length, batch, d_model)."
+            yield Attempt(given, [{matrix: run.output} for run in runs], runs[0].flow, note)

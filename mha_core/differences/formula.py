@@ -5,7 +5,7 @@ is wrong: a mistake is a cause only where it gives the same numbers.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -46,8 +46,7 @@ class Products:
     `products` are the products of an input and a matrix, (batch, token, head · width), by their use and their
     matrix: ("q", "k") are queries made with W^K. A query may look at a key where `mask`, (batch or 1, 1,
     query, key), and `padding`, (batch or 1, 1, 1, key), are True. `scale` is the factor on scores, by default
-    1/√d_k. `output` makes the layer's output from the concatenated heads, without b^O where its second
-    argument is False.
+    1/√d_k. `w_o` is (head · d_v, d_model).
     """
 
     products: Mapping[tuple[str, str], Tensor]
@@ -62,7 +61,8 @@ class Products:
     bias: Tensor | None = None
     sinks: Tensor | None = None
     rotation: Rotation | None = None
-    output: Callable[[Tensor, bool], Tensor] | None = None
+    w_o: Tensor | None = None
+    b_o: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,9 @@ def stages(given: Products, formula: Formula = RIGHT) -> dict[str, Tensor]:
         if given.d_model not in (None, concat.shape[-1]):
             raise ValueError("another width than d_model")
         found["output"] = concat
-    elif given.output is not None:
-        found["output"] = given.output(concat, formula.output != "no bias")
+    elif given.w_o is not None:
+        output = concat @ given.w_o
+        found["output"] = output if given.b_o is None or formula.output == "no bias" else output + given.b_o
     return found
 
 
@@ -248,11 +249,7 @@ def _product(given: Products, use: str, matrix: str, formula: Formula) -> Tensor
     if (use, matrix) not in given.products:
         raise ValueError("this product is not known")
     product = given.products[use, matrix]
-    if formula.bias == "lost":
-        if matrix not in given.biases:
-            raise ValueError("there is no bias")
-        product = product - given.biases[matrix]
-    return product
+    return product - given.biases.get(matrix, 0) if formula.bias == "lost" else product
 
 
 def _split(flat: Tensor, n: int, how: str) -> Tensor:

@@ -1,29 +1,23 @@
-"""The learned matrices of a module, found in what flowed through it: products of an input and a weight.
+"""The learned matrices of a module, found by their products: X W or X W + b is among the results of a run.
 
 Their roles come from the names of the weights, or from the order in which these are defined.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
-from math import prod
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from mha_core.differences.flow import Flow, Operation, arranged, relaid, restored, tensors_in
+from mha_core.differences.flow import Flow, arranged
 from mha_core.differences.formula import Products
 from mha_core.differences.student import WORD, Case, Sizes
 from mha_core.errors import MhaError, listed
 
-PRODUCTS = {"linear", "matmul", "rmatmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot"}
-SUMS = {"add", "radd", "iadd"}
-# Operations after which an input is still the input.
-SAME = {"get", "view", "reshape", "flatten", "transpose", "permute", "contiguous", "clone", "to", "double"}
-SAME |= {"float", "unsqueeze", "swapaxes", "movedim", "expand", "type_as"}
 ROLES = {
     "qkv": {"qkv", "kqv", "wqkv", "inproj", "cattn", "attn"},
     "kv": {"kv", "wkv"},
@@ -49,233 +43,187 @@ def role(name: str) -> str | None:
     )
 
 
-@dataclass(frozen=True)
-class Weighted:
-    """A product of an input, or of the heads' outputs, with a weight, and the bias added to it."""
+class Learned(NamedTuple):
+    """A weight as a matrix, (row, column), and the bias of its columns."""
 
-    operation: Operation
-    given: Tensor  # the factor that is no weight
-    weight: str
-    source: int | None  # the input of the module that is the factor; None for what is computed
-    bias: str | None = None
-    is_added: bool = False  # the bias comes in an operation of its own
-
-    def of(self, factor: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
-        """The product with another factor, laid out as the first one, and the bias that it has."""
-        result = self.operation.again({id(self.given): factor})
-        return result + parameters[self.bias] if self.is_added and self.bias else result
+    name: str
+    matrix: Tensor
+    bias: Tensor
 
 
 @dataclass(frozen=True)
 class Projections:
-    """The learned products of a module by matrix; a matrix in parts, one for each head, has several."""
+    """The learned weights of a module by matrix; a matrix in parts, one for each head, has several."""
 
-    made: Mapping[str, list[Weighted]]
-    parameters: Mapping[str, Tensor]
-    unused: frozenset[str]
-    inputs: Sequence[Tensor]
+    made: Mapping[str, Sequence[Learned]]
     sizes: Sizes
-    is_linear: bool = True  # whether an unused W^O is the weight of an nn.Linear
 
     @property
     def names(self) -> dict[str, list[str]]:
         """The names of the weights of each matrix."""
-        return {matrix: [one.weight for one in products] for matrix, products in self.made.items()}
+        return {matrix: [one.name for one in parts] for matrix, parts in self.made.items()}
 
     @property
     def layouts(self) -> tuple[str, ...]:
         """How the parts of a packed matrix may lie in it."""
         return ("parts", "per head") if {"qkv", "kv"} & set(self.made) else ("parts",)
 
-    def products(self, inputs: Sequence[Tensor], case: Case, layout: str) -> Products:
-        """The products from which the right formula starts in a run with these inputs."""
-        n = len(inputs)
-        of_use = {"q": inputs[0], "k": inputs[min(1, n - 1)], "v": inputs[n - 1]}
-        products, biases = {}, {}
-        for use, x in of_use.items():
-            for matrix, product in self._multiplied(x, layout).items():
-                products[use, matrix] = product
-        for matrix in ("q", "k", "v"):
-            if (bias := self._lost_bias(matrix)) is not None:
-                biases[matrix] = bias
-                for use in of_use:
-                    products[use, matrix] = products[use, matrix] + bias
-        width = products["q", "q"].shape[-1] // self.sizes.h
+    def products(self, case: Case, layout: str) -> Products:
+        """The products from which the right formula starts in a run."""
+        inputs = {"q": case.inputs[0], "k": case.inputs[:2][-1], "v": case.inputs[-1]}
+        matrices, biases = self._columns("matrix", layout), self._columns("bias", layout)
+        outputs = self.made.get("o")
         return Products(
-            products,
+            {(use, name): x @ matrices[name] + biases[name] for use, x in inputs.items() for name in "qkv"},
             n_heads=self.sizes.h,
-            n_kv_heads=products["k", "k"].shape[-1] // width,
+            n_kv_heads=matrices["k"].shape[-1] * self.sizes.h // matrices["q"].shape[-1],
             d_model=self.sizes.d_model,
             biases=biases,
             mask=case.mask,
             padding=case.padding,
-            output=self._output(),
+            w_o=torch.cat([one.matrix for one in outputs]) if outputs else None,
+            b_o=torch.stack([one.bias for one in outputs]).sum(0) if outputs else None,
         )
 
-    def _multiplied(self, x: Tensor, layout: str) -> dict[str, Tensor]:
-        """The products of x with all matrices. (batch, token, head · width)"""
-        h, found = self.sizes.h, {}
-        for matrix, parts in self.made.items():
-            if matrix == "o":
-                continue
-            flat = torch.cat([self._product(one, x) for one in parts], dim=-1)
-            if len(matrix) == 1:
-                found[matrix] = flat
-                continue
-            if layout == "per head":
-                cut = flat.unflatten(-1, (h, -1)).chunk(len(matrix), dim=-1)
-                found |= {name: part.flatten(2) for name, part in zip(matrix, cut, strict=True)}
-                continue
-            shared = self.sizes.n_kv_heads
-            counts = [{"q": h}.get(name, shared) for name in matrix]
-            if flat.shape[-1] % sum(counts):
-                raise MhaError("The packed matrix has {n} columns, not q, k and v.", n=flat.shape[-1])
-            unit = flat.shape[-1] // sum(counts)
-            found |= dict(zip(matrix, flat.split([unit * count for count in counts], dim=-1), strict=True))
+    def _columns(self, of: str, layout: str) -> dict[str, Tensor]:
+        """The columns of W^Q, W^K and W^V, or of their biases, head by head."""
+        h, n_kv = self.sizes.h, self.sizes.n_kv_heads
+        found: dict[str, Tensor] = {}
+        for packed, parts in self.made.items():
+            flat = torch.cat([getattr(part, of) for part in parts], dim=-1)
+            if len(packed) == 1:
+                cut = [flat]
+            elif layout == "per head":
+                cut = [part.flatten(-2) for part in flat.unflatten(-1, (h, -1)).chunk(len(packed), -1)]
+            else:
+                counts = [h if name == "q" else n_kv for name in packed]
+                cut = flat.split([flat.shape[-1] // sum(counts) * count for count in counts], dim=-1)
+            found |= dict(zip(packed, cut, strict=True))
         return found
 
-    def _product(self, one: Weighted, x: Tensor) -> Tensor:
-        assert one.source is not None
-        value = one.of(relaid(x, self.inputs[one.source], one.given.shape), self.parameters)
-        batch, length, width = *x.shape[:2], value.numel() // prod(x.shape[:2])
-        flat = restored(value, (batch, length, width))
-        for n in (self.sizes.h, self.sizes.n_kv_heads):
-            if flat is None and width % n == 0:
-                heads = restored(value, (batch, n, length, width // n))
-                flat = None if heads is None else heads.transpose(1, 2).flatten(2)
-        if flat is None:
-            raise MhaError("The product of the input with {name} has an unusual shape.", name=one.weight)
-        return flat
 
-    def _lost_bias(self, matrix: str) -> Tensor | None:
-        """The biases that belong to a matrix and are used nowhere, as one vector."""
-        names = [self._bias_of(one.weight) for one in self.made.get(matrix, ())]
-        if not names or not all(name in self.unused for name in names):
-            return None
-        return torch.cat([self.parameters[name or ""].flatten() for name in names])
+@dataclass(frozen=True)
+class _Weights:
+    """The weights of a module, and the inputs and results of a run in which their products are found."""
 
-    def _bias_of(self, weight: str) -> str | None:
-        if weight.endswith("weight") and (name := f"{weight.removesuffix('weight')}bias") in self.parameters:
-            return name
-        names = [
-            name for name, one in self.parameters.items() if one.dim() == 1 and role(name) == role(weight)
-        ]
-        return names[0] if len(names) == 1 else None
+    module: nn.Module
+    inputs: Sequence[Tensor]
+    flow: Flow
+    sizes: Sizes
+    tolerance: float
 
-    def _output(self) -> Callable[[Tensor, bool], Tensor] | None:
-        """A function from the concatenated heads to the output; None for a module without W^O."""
-        if parts := self.made.get("o"):
-            return partial(self._joined, parts)
-        names = [name for name in self.unused if role(name) == "o" and self.parameters[name].dim() == 2]
-        return partial(self._never_used, names[0]) if len(names) == 1 else None
+    @cached_property
+    def parameters(self) -> dict[str, Tensor]:
+        return {name: one.detach().double() for name, one in self.module.named_parameters()}
 
-    def _joined(self, parts: list[Weighted], concat: Tensor, with_bias: bool) -> Tensor:
-        heads = concat.unflatten(-1, (self.sizes.h, -1)).transpose(1, 2)
-        if len(parts) == self.sizes.h > 1:
-            factors = list(heads.unbind(1))
-        else:
-            parts, factors = parts[-1:], [heads]
-        total: Tensor | None = None
-        for one, heads in zip(parts, factors, strict=True):
-            factor = next(arranged(heads, one.given.shape), None)
-            if factor is None:
-                raise ValueError("heads of another width")
-            value = one.of(factor, self.parameters)
-            output = restored(value, (*concat.shape[:2], value.numel() // prod(concat.shape[:2])))
-            if output is None:
-                raise ValueError("an output of an unusual shape")
-            bias = one.bias or self._bias_of(one.weight)
-            if bias is not None and (bias in self.unused) == with_bias:
-                output = output + self.parameters[bias] if with_bias else output - self.parameters[bias]
-            total = output if total is None else total + output
-        assert total is not None
-        return total
+    def of_input(self, name: str) -> Learned | None:
+        """The weight as it is multiplied with an input; None where it is not."""
+        for axis, x in product(self.axes(name), self.inputs):
+            table = self._table(name, axis)
+            bias = self._bias(name, torch.tensordot(x, table, 1))
+            if bias is not None:
+                return Learned(name, table.flatten(1), bias)
+        return None
 
-    def _never_used(self, name: str, concat: Tensor, with_bias: bool) -> Tensor:
-        weight, bias = self.parameters[name], self._bias_of(name)
-        output = concat @ (weight.mT if self.is_linear else weight)
-        return output + self.parameters[bias] if with_bias and bias else output
+    def of_result(self, name: str) -> Learned | None:
+        """The weight as it is multiplied with what was computed before; None where it is not."""
+        for place, axis in product(reversed(range(len(self.flow.results))), self.axes(name)):
+            matrix = self._table(name, axis).flatten(1).mT
+            shape = (*self.inputs[0].shape[:2], len(matrix))
+            for heads in arranged(self.flow.results[place].value.double(), shape):
+                bias = self._bias(name, heads @ matrix, start=place + 1)
+                if bias is not None:
+                    return Learned(name, matrix, bias)
+        return None
+
+    def unused(self, name: str, *, is_output: bool) -> Learned:
+        """A weight as it should be multiplied, where its product is not among the results."""
+        axes = self.axes(name)
+        is_linear = isinstance(self.module.get_submodule(name.rpartition(".")[0]), nn.Linear)
+        table = self._table(name, axes[0] if is_linear != is_output else axes[-1]).flatten(1)
+        matrix = table.mT if is_output else table
+        return Learned(name, matrix, self._own_bias(name, matrix.shape[1]))
+
+    def axes(self, name: str) -> list[int]:
+        """The axes of a weight that may be d_model, the last one first; none of a vector."""
+        shape = self.parameters[name].shape
+        return [n for n in reversed(range(len(shape))) if len(shape) > 1 and shape[n] == self.sizes.d_model]
+
+    def _table(self, name: str, axis: int) -> Tensor:
+        """The weight with d_model as its first axis, and heads before their columns. (d_model, …)"""
+        table = self.parameters[name].movedim(axis, 0)
+        is_turned = table.dim() == 3 and table.shape[1] not in (self.sizes.h, self.sizes.n_kv_heads)
+        return table.mT if is_turned else table
+
+    def _bias(self, weight: str, result: Tensor, *, start: int = 0) -> Tensor | None:
+        """The bias with which a product is among the results, else its own; None if it is not there."""
+        columns = result.shape[2:]
+        own, none = self._own_bias(weight, columns.numel()), torch.zeros(columns)
+        others = [one for one in self.parameters.values() if one.numel() == columns.numel()]
+        for bias in (own, *others, none):
+            places = self.flow.places(result + bias.reshape(columns), self.tolerance, start=start)
+            if next(places, None) is not None:
+                return own if bias is none else bias.flatten()
+        return None
+
+    def _own_bias(self, weight: str, columns: int) -> Tensor:
+        """The bias of a weight by its name, or the only one of its role; zeros where there is none."""
+        biases = {
+            name: one.flatten()
+            for name, one in self.parameters.items()
+            if one.numel() == columns and not name.endswith("weight")
+        }
+        same = [one for name, one in biases.items() if role(name) == role(weight)]
+        same = same if len(same) == 1 else [torch.zeros(columns)]
+        return biases.get(f"{weight.removesuffix('weight')}bias", same[0])
 
 
 def projections(
-    module: nn.Module, flow: Flow, inputs: Sequence[Tensor], named: Mapping[str, str], sizes: Sizes
+    module: nn.Module,
+    flow: Flow,
+    inputs: Sequence[Tensor],
+    named: Mapping[str, str],
+    sizes: Sizes,
+    tolerance: float,
 ) -> Projections:
-    """The learned products of a run; `named` are the matrices of the weights that the reader has named.
+    """The learned matrices of a run; `named` are the matrices of the weights that the reader has named.
 
     Raises `MhaError` where the weights of Q, K and V are not found.
     """
-    parameters = dict(module.named_parameters())
-    place = {tensor.untyped_storage().data_ptr(): name for name, tensor in parameters.items()}
-    sources = {tensor.untyped_storage().data_ptr(): nth for nth, tensor in enumerate(inputs)}
-    found: dict[int, Weighted] = {}  # by their results
-    used: set[str] = set()
-    for operation in flow.operations:
-        tensors = [*tensors_in(operation.args), *tensors_in(operation.kwargs.values())]
-        pointers = [tensor.untyped_storage().data_ptr() for tensor in tensors]
-        names = [place[pointer] for pointer in pointers if pointer in place]
-        others = [(t, p) for t, p in zip(tensors, pointers, strict=True) if p not in place]
-        result = operation.result.untyped_storage().data_ptr()
-        if operation.name in SAME:
-            knowledge: tuple[dict[int, Any], ...] = (sources, place, found)
-            for known in knowledge:
-                if pointers and pointers[0] in known:
-                    known.setdefault(result, known[pointers[0]])
-            continue
-        used |= set(names)
-        if operation.name in PRODUCTS and names and others:
-            weight = next((name for name in names if parameters[name].dim() > 1), names[0])
-            bias = next((name for name in names if name != weight), None)
-            found[result] = Weighted(operation, others[0][0], weight, sources.get(others[0][1]), bias)
-        elif operation.name in SUMS and names and others and others[0][1] in found:
-            found[result] = replace(found[others[0][1]], bias=names[0], is_added=True)
-            found[others[0][1]] = found[result]
-    every = list({id(one.operation): one for one in found.values()}.values())
-    unused = frozenset(set(parameters) - used)
-    made = _by_matrix(every, parameters, unused, named)
-    linear = any(isinstance(part, nn.Linear) for part in module.modules())
-    return Projections(made, parameters, unused, inputs, sizes, linear)
-
-
-def _by_matrix(
-    found: list[Weighted], parameters: Mapping[str, Tensor], unused: frozenset[str], named: Mapping[str, str]
-) -> dict[str, list[Weighted]]:
-    of_inputs = {one.weight: one for one in reversed(found) if one.source is not None}
-    matrices = {name: named.get(name) or role(name) for name in of_inputs}
-    order = [name for name in parameters if name in matrices]
-    if any(matrix in (None, "o") for matrix in matrices.values()):
+    weights = _Weights(module, inputs, flow, sizes, tolerance)
+    names = [name for name in weights.parameters if weights.axes(name)]
+    matrices = {name: named.get(name) or role(name) for name in names}
+    of_inputs = {name: found for name in names if (found := weights.of_input(name))}
+    order = list(of_inputs)
+    if any(matrices[name] in (None, "o") for name in order):
         if len(order) == 1:
-            matrices = {order[0]: "qkv"}
+            matrices[order[0]] = "qkv"
         elif len(order) % 3 == 0:
-            matrices = {name: "qkv"[3 * nth // len(order)] for nth, name in enumerate(order)}
-    made: dict[str, list[Weighted]] = {}
-    for name in sorted(of_inputs, key=_natural):
+            matrices |= {name: "qkv"[3 * nth // len(order)] for nth, name in enumerate(order)}
+    made: dict[str, list[Learned]] = {}
+    for name in sorted(order, key=_natural):
         made.setdefault(matrices[name] or "", []).append(of_inputs[name])
-    for name in sorted(unused, key=_natural):  # as W^K where keys are made with W^Q
-        matrix = named.get(name) or role(name)
-        same = [one for one in of_inputs.values() if parameters[one.weight].shape == parameters[name].shape]
-        if matrix in ("q", "k", "v") and matrix not in made and parameters[name].dim() > 1 and same:
-            made[matrix] = [_exchanged(same[0], name, parameters)]
+    others = sorted(set(names) - set(order), key=_natural)
+    outputs = {name: found for name in others if (found := weights.of_result(name))}
+    unused = [name for name in others if name not in outputs]
+    for name in unused:  # as W^K where keys are made with W^Q, or a weight used in slices
+        matrix = matrices[name] or "o"
+        if matrix != "o" and not set(matrix) & set("".join(made)):
+            made[matrix] = [weights.unused(name, is_output=False)]
     if not any(set(parts) <= set(made) for parts in (("q", "k", "v"), ("qkv",), ("q", "kv"))):
         raise MhaError(
             "The weights of Q, K and V were not found; the inputs are multiplied with {found}. Name them, as "
             "in --weights q=W_q.weight,k=W_k.weight,v=W_v.weight.",
             found=listed(order, "and") if order else "no weight",
         )
-    made.pop("", None)
-    outputs = [one for one in found if one.source is None and one.weight not in of_inputs]
-    by_name = [one for one in outputs if (named.get(one.weight) or role(one.weight)) == "o"]
+    made = {matrix: parts for matrix, parts in made.items() if matrix in ROLES and matrix != "o"}
+    joining = [name for name in outputs or unused if matrices[name] == "o"]
     if outputs:
-        made["o"] = sorted(by_name, key=lambda one: _natural(one.weight)) or outputs[-1:]
-    return made
-
-
-def _exchanged(like: Weighted, name: str, parameters: Mapping[str, Tensor]) -> Weighted:
-    """The same product with another weight, and with its bias."""
-    changed = {id(parameters[like.weight]): parameters[name]}
-    bias = f"{name.removesuffix('weight')}bias"
-    if like.bias and bias in parameters:
-        changed[id(parameters[like.bias])] = parameters[bias]
-    return replace(like, operation=like.operation.exchanged(changed), weight=name, bias=like.bias and bias)
+        joining = joining or list(outputs)
+        made["o"] = [outputs[name] for name in (joining if len(joining) == sizes.h else joining[-1:])]
+    elif len(joining) == 1:
+        made["o"] = [weights.unused(joining[0], is_output=True)]
+    return Projections(made, sizes)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ import re
 import runpy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,6 +65,12 @@ class Case:
     inputs: tuple[Tensor, ...]
     mask: Tensor | None = None  # (batch or 1, 1, query, key)
     padding: Tensor | None = None  # (batch, 1, 1, key)
+
+    @property
+    def visible(self) -> Tensor:
+        """What a query may look at by the mask and the padding. (batch, 1, query or 1, key)"""
+        given = [one for one in (self.mask, self.padding) if one is not None]
+        return torch.stack(torch.broadcast_tensors(*given)).all(0).expand(BATCH, -1, -1, -1)
 
 
 def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
@@ -285,43 +291,33 @@ def cases(of: Sizes, n_inputs: int, *, masked: bool, causal: bool, one_length: b
 
 
 class Form(NamedTuple):
-    """One way to write a mask: what True means in it, and the tensors of the runs, None where it has none."""
+    """One way to call a module: what True in its mask means, and the runs with their masks in that form.
+
+    Without a mask the meaning is "causal" for a module that makes one itself, and "" for one that makes none.
+    """
 
     meaning: str
-    of_padding: bool
-    masks: tuple[Tensor | None, ...]
+    runs: Sequence[tuple[Case, Tensor | None]]
 
 
-SHAPES = ("pairs", "text pairs", "one for all", "keys of texts", "keys", "lengths")
 KINDS = ("keep", "hide", "keep number", "hide number", "added")
 
 
 def forms(runs: Sequence[Case], meaning: str | None = None) -> Iterator[Form]:
     """The ways in which people write masks: by shape, by what True means ("keep" or "hide"), and by type."""
-    for shape, kind in product(SHAPES, KINDS):
-        says = kind.split()[0]
-        if meaning in (None, says):
-            masks = tuple(_mask(case, shape, kind) for case in runs)
-            if any(mask is not None for mask in masks):
-                yield Form(says, shape in SHAPES[3:], masks)
+    masked = [case for case in runs if case.mask is not None]
+    same = [case for case in masked if case.padding is None]  # for all texts
+    padded = [replace(case, mask=None) for case in runs if case.padding is not None]
+    texts = slice(None)
+    shapes = (masked, ()), (masked, (texts, 0)), (same, (0, 0)), (padded, ()), (padded, (texts, 0, 0))
+    for (cases, part), kind in product(shapes, KINDS):
+        if meaning in (None, says := kind.split()[0]):
+            yield Form(says, [(case, _mask(case.visible[part], kind)) for case in cases])
+    if meaning in (None, "keep"):
+        yield Form("keep", [(case, case.visible.sum(-1).flatten()) for case in padded])  # lengths
 
 
-def _mask(case: Case, shape: str, kind: str) -> Tensor | None:
-    """The mask of a run in that form; None where the form cannot say it."""
-    mask, padding = case.mask, case.padding
-    if shape in SHAPES[3:]:
-        if padding is None or (shape == "lengths" and kind != "keep"):
-            return None
-        if shape == "lengths":
-            return padding.sum(-1).flatten()
-        visible = padding if shape == "keys of texts" else padding[:, 0, 0]
-    elif mask is None or (shape == "one for all" and padding is not None):
-        return None
-    elif shape == "one for all":
-        visible = mask[0, 0]
-    else:
-        whole = (mask if padding is None else mask & padding).expand(BATCH, -1, -1, -1)
-        visible = whole if shape == "pairs" else whole[:, 0]
+def _mask(visible: Tensor, kind: str) -> Tensor:
     match kind:
         case "keep":
             return visible

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -287,7 +286,7 @@ def _causes(
             for name in names
             if name in mine
             and (name not in "kv" or mine[name].shape == theirs[name].shape)
-            and (name != "output" or one.output is not None)
+            and (name != "output" or one.w_o is not None)
         }
         for (mine, theirs), one in zip(found, given, strict=True)
     ]
@@ -309,9 +308,8 @@ def _products(layer: LayerTrace) -> Products:
     allowed = _double(layer.allowed()).bool()
     padding = allowed.any(2, keepdim=True).all(1, keepdim=True)
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
-    has_output = (
-        layer.projections.w_o is not None and not layer.knows("gate") and layer.about.output_rotary is None
-    )
+    w_o, b_o = layer.projections.w_o, layer.projections.b_o
+    is_plain = not layer.knows("gate") and layer.about.output_rotary is None
     return Products(
         products,
         n_heads=layer.n_heads,
@@ -325,7 +323,8 @@ def _products(layer: LayerTrace) -> Products:
         bias=None if rule.bias is None else rule.bias.double(),
         sinks=None if rule.sinks is None else rule.sinks.double(),
         rotation=_rotation(layer) if is_simple else None,
-        output=partial(_output, layer) if has_output else None,
+        w_o=w_o.double() if w_o is not None and is_plain else None,
+        b_o=None if b_o is None else b_o.double(),
     )
 
 
@@ -338,10 +337,3 @@ def _rotation(layer: LayerTrace) -> Rotation:
 
 def _double(array: np.ndarray) -> Tensor:
     return torch.as_tensor(np.array(array, np.float64))[None]
-
-
-def _output(layer: LayerTrace, concat: Tensor, with_bias: bool) -> Tensor:
-    w_o, b_o = layer.projections.w_o, layer.projections.b_o
-    assert w_o is not None
-    output = concat @ w_o.double()
-    return output + b_o.double() if with_bias and b_o is not None else output
