@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention.module import AttentionSpec
 from mha_core.differences import student
-from mha_core.differences.flow import Flow
+from mha_core.differences.flow import Flow, Run
 from mha_core.differences.formula import STAGES, Mistake, Products, stages, with_mistakes
-from mha_core.differences.projections import Projections, projections
+from mha_core.differences.projections import Learned, learned_matrices, products
 from mha_core.differences.search import causes, distance, gives, rounding
-from mha_core.differences.student import Case, Form, Signature, Sizes
+from mha_core.differences.student import Case, Form, Signature
 from mha_core.errors import MhaError, Phrase
 
 NOTES = {
@@ -102,7 +103,7 @@ class Call:
     module: nn.Module
     file: str
     signature: Signature
-    sizes: Sizes
+    spec: AttentionSpec
     one_length: bool = False
     sequence_first: bool = False
     without_dropout: bool = False
@@ -113,9 +114,9 @@ class Call:
 
     def cases(self, *, masked: bool = False, causal: bool = False) -> list[Case]:
         n = len(self.signature.inputs)
-        return student.cases(self.sizes, n, masked=masked, causal=causal, one_length=self.one_length)
+        return student.cases(self.spec, n, masked=masked, causal=causal, one_length=self.one_length)
 
-    def run(self, case: Case, name: str = "", mask: Tensor | None = None) -> "Run":
+    def run(self, case: Case, name: str = "", mask: Tensor | None = None) -> Run:
         """Run the module; its file's code may raise anything."""
         given = [one.to(self.dtype, copy=True) for one in case.inputs]
         given = [one.transpose(0, 1) for one in given] if self.sequence_first else given
@@ -136,14 +137,6 @@ class Call:
             "forward returns no tensor of shape (batch, length, d_model) = {shape}.",
             shape=str(tuple(case.inputs[0].shape)),
         )
-
-
-class Run(NamedTuple):
-    """A run of a module: its output, (batch, query, width), and the results of its operations."""
-
-    case: Case
-    output: Tensor
-    flow: Flow
 
 
 class Attempt(NamedTuple):
@@ -178,12 +171,11 @@ def check(
     """
     file = Path(file).resolve()
     kind = student.attention_class(file, name)
-    of = student.sizes(kind, h, d_model, arguments or {})
-    module, made_with = student.made(kind, of, arguments or {})
-    call, run, notes = _runnable(Call(module, str(file), student.signature(module), of))
+    module, spec, made_with = student.made(kind, h, d_model, arguments or {})
+    call, run, notes = _runnable(Call(module, str(file), student.signature(module), spec))
     tolerance = rounding(call.dtype)
     named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
-    learned = projections(module, run.flow, run.case.inputs, named, of, tolerance)
+    learned = learned_matrices(module, run, named, spec, tolerance)
     settings = ", ".join(f"{key}={value}" for key, value in made_with.items())
     title = f"{file.name}: {kind.__name__}({settings})"
     report = Report(title, learned.names, True, 0, tolerance, notes)
@@ -199,7 +191,7 @@ def check(
     return replace(report, causes=tuple((*cause, DROPOUT) for cause in report.causes))
 
 
-def _compared(report: Report, call: Call, learned: Projections, name: str, forms: Sequence[Form]) -> Report:
+def _compared(report: Report, call: Call, learned: Learned, name: str, forms: Sequence[Form]) -> Report:
     """The report after the runs in all ways of giving the mask `name`; the first right one is enough."""
     tried: dict[Any, Attempt] = {}
     for attempt in _attempts(call, learned, name, forms):
@@ -255,7 +247,7 @@ def _at(report: Report, line: int | None, file: str) -> Report:
 def _place(matrix: Tensor, flow: Flow, tolerance: float) -> int | None:
     """The first result that is a matrix, or its first head."""
     heads = [matrix, matrix[:, 0]] if matrix.dim() == 4 else [matrix]
-    places = [next(flow.places(one, tolerance), None) for one in heads]
+    places = [flow.place(one, tolerance) for one in heads]
     return min((place for place in places if place is not None), default=None)
 
 
@@ -334,19 +326,14 @@ def _is_repeated(runs: Sequence[Run]) -> bool:
 
 def _phases(call: Call, meaning: str | None) -> Iterator[tuple[str, list[Form]]]:
     """First the module without a mask, then with each of its masks, by name; in all forms of the mask."""
-    yield (
-        "",
-        [
-            Form("causal" if causal else "", [(case, None) for case in call.cases(causal=causal)])
-            for causal in (False, True)
-        ],
-    )
+    plain = {"": call.cases(), "causal": call.cases(causal=True)}
+    yield "", [Form(made, [(case, None) for case in cases]) for made, cases in plain.items()]
     calls = (call,) if call.one_length else (call, replace(call, one_length=True))
     for name in call.signature.masks:
         yield name, [form for one in calls for form in student.forms(one.cases(masked=True), meaning)]
 
 
-def _attempts(call: Call, learned: Projections, name: str, forms: Sequence[Form]) -> Iterator[Attempt]:
+def _attempts(call: Call, learned: Learned, name: str, forms: Sequence[Form]) -> Iterator[Attempt]:
     """The runs in all forms of a mask and in all orders of axes, and what they should start from."""
     for sequence_first, form in product((False, True), forms):
         trial = replace(call, sequence_first=sequence_first)
@@ -354,12 +341,9 @@ def _attempts(call: Call, learned: Projections, name: str, forms: Sequence[Form]
             runs = [trial.run(case, name, mask) for case, mask in form.runs]
         except Exception:  # the reader's code may raise anything for a mask of another form
             continue
-        for layout in learned.layouts:
-            given = [learned.products(case, layout) for case, _ in form.runs]
-            matrix = "concat" if given[0].w_o is None else "output"
-            note = NOTES.get(form.meaning, "").format(name=name)
-            if layout == "per head":
-                note = "The packed matrix has q, k and v of each head beside each other."
-            if sequence_first:
-                note = "It takes (length, batch, d_model)."
+        for layout, matrices in learned.layouts.items():
+            given = [products(matrices, case, call.spec.n_heads) for case, _ in form.runs]
+            matrix = "concat" if matrices.w_o is None else "output"
+            note = layout or NOTES.get(form.meaning, "").format(name=name)
+            note = "It takes (length, batch, d_model)." if sequence_first else note
             yield Attempt(given, [{matrix: run.output} for run in runs], runs[0].flow, note)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mha_core.differences.search import distance
+from mha_core.differences.student import Case
 
 
 class Result(NamedTuple):
@@ -48,11 +49,20 @@ class Flow(TorchFunctionMode):
             frame = frame.f_back
         return None if frame is None else frame.f_lineno
 
-    def places(self, matrix: Tensor, tolerance: float, *, start: int = 0) -> Iterator[int]:
-        """Where a matrix is among the results, with its axes in any order and neighbouring ones joined."""
+    def place(self, matrix: Tensor, tolerance: float, *, start: int = 0) -> int | None:
+        """Where a matrix first is among the results, its axes in any order and neighbouring ones joined."""
         for place, (value, _) in enumerate(self.results[start:], start):
             if any(distance(one, value) <= tolerance for one in arranged(matrix, value.shape)):
-                yield place
+                return place
+        return None
+
+
+class Run(NamedTuple):
+    """A run of a module: its output, (batch, query, width), and the results of its operations."""
+
+    case: Case
+    output: Tensor
+    flow: Flow
 
 
 def arranged(matrix: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:

@@ -6,12 +6,13 @@ is wrong: a mistake is a cause only where it gives the same numbers.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from mha_core.attention.module import Projections
 from mha_core.attention.positions import rotated
 from mha_core.errors import Phrase
 
@@ -46,14 +47,14 @@ class Products:
     `products` are the products of an input and a matrix, (batch, token, head · width), by their use and their
     matrix: ("q", "k") are queries made with W^K. A query may look at a key where `mask`, (batch or 1, 1,
     query, key), and `padding`, (batch or 1, 1, 1, key), are True. `scale` is the factor on scores, by default
-    1/√d_k. `w_o` is (head · d_v, d_model).
+    1/√d_k. Of what is `learned` only the biases and W^O are used.
     """
 
     products: Mapping[tuple[str, str], Tensor]
     n_heads: int
     n_kv_heads: int
     d_model: int | None = None
-    biases: Mapping[str, Tensor] = field(default_factory=dict)
+    learned: Projections = Projections()
     mask: Tensor | None = None
     padding: Tensor | None = None
     scale: float | None = None
@@ -61,8 +62,6 @@ class Products:
     bias: Tensor | None = None
     sinks: Tensor | None = None
     rotation: Rotation | None = None
-    w_o: Tensor | None = None
-    b_o: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -239,9 +238,9 @@ def stages(given: Products, formula: Formula = RIGHT) -> dict[str, Tensor]:
         if given.d_model not in (None, concat.shape[-1]):
             raise ValueError("another width than d_model")
         found["output"] = concat
-    elif given.w_o is not None:
-        output = concat @ given.w_o
-        found["output"] = output if given.b_o is None or formula.output == "no bias" else output + given.b_o
+    elif given.learned.w_o is not None:
+        output, bias = concat @ given.learned.w_o, given.learned.b_o
+        found["output"] = output if bias is None or formula.output == "no bias" else output + bias
     return found
 
 
@@ -249,7 +248,8 @@ def _product(given: Products, use: str, matrix: str, formula: Formula) -> Tensor
     if (use, matrix) not in given.products:
         raise ValueError("this product is not known")
     product = given.products[use, matrix]
-    return product - given.biases.get(matrix, 0) if formula.bias == "lost" else product
+    bias = getattr(given.learned, f"b_{matrix}")
+    return product if bias is None or formula.bias != "lost" else product - bias
 
 
 def _split(flat: Tensor, n: int, how: str) -> Tensor:

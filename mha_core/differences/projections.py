@@ -5,6 +5,7 @@ Their roles come from the names of the weights, or from the order in which these
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -13,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core.differences.flow import Flow, arranged
-from mha_core.differences.formula import Products
-from mha_core.differences.student import WORD, Case, Sizes
+from mha_core.attention.module import AttentionSpec, Projections
+from mha_core.differences.flow import Run, arranged
+from mha_core.differences.formula import Products, stages
+from mha_core.differences.student import WORD, Case
 from mha_core.errors import MhaError, listed
 
 ROLES = {
@@ -26,6 +28,7 @@ ROLES = {
     "v": {"v", "wv", "value", "values", "vs"},
     "o": {"o", "wo", "out", "output", "proj", "fc", "final", "dense", "unify", "mix", "merge", "combine"},
 }
+PER_HEAD = "The packed matrix has q, k and v of each head beside each other."
 
 
 def role(name: str) -> str | None:
@@ -44,6 +47,28 @@ def role(name: str) -> str | None:
 
 
 class Learned(NamedTuple):
+    """The names of the weights of each matrix, and the matrices, by a note on how they lie in the weights."""
+
+    names: dict[str, list[str]]
+    layouts: dict[str, Projections]
+
+
+def products(learned: Projections, case: Case, n_heads: int) -> Products:
+    """The products from which the right formula starts in a run."""
+    known = learned._asdict()
+    inputs = {"q": case.inputs[0], "k": case.inputs[:2][-1], "v": case.inputs[-1]}
+    return Products(
+        {(use, of): x @ known[f"w_{of}"] + known[f"b_{of}"] for use, x in inputs.items() for of in "qkv"},
+        n_heads=n_heads,
+        n_kv_heads=known["w_k"].shape[-1] * n_heads // known["w_q"].shape[-1],
+        d_model=inputs["q"].shape[-1],
+        learned=learned,
+        mask=case.mask,
+        padding=case.padding,
+    )
+
+
+class Weight(NamedTuple):
     """A weight as a matrix, (row, column), and the bias of its columns."""
 
     name: str
@@ -52,107 +77,56 @@ class Learned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Projections:
-    """The learned weights of a module by matrix; a matrix in parts, one for each head, has several."""
-
-    made: Mapping[str, Sequence[Learned]]
-    sizes: Sizes
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The names of the weights of each matrix."""
-        return {matrix: [one.name for one in parts] for matrix, parts in self.made.items()}
-
-    @property
-    def layouts(self) -> tuple[str, ...]:
-        """How the parts of a packed matrix may lie in it."""
-        return ("parts", "per head") if {"qkv", "kv"} & set(self.made) else ("parts",)
-
-    def products(self, case: Case, layout: str) -> Products:
-        """The products from which the right formula starts in a run."""
-        inputs = {"q": case.inputs[0], "k": case.inputs[:2][-1], "v": case.inputs[-1]}
-        matrices, biases = self._columns("matrix", layout), self._columns("bias", layout)
-        outputs = self.made.get("o")
-        return Products(
-            {(use, name): x @ matrices[name] + biases[name] for use, x in inputs.items() for name in "qkv"},
-            n_heads=self.sizes.h,
-            n_kv_heads=matrices["k"].shape[-1] * self.sizes.h // matrices["q"].shape[-1],
-            d_model=self.sizes.d_model,
-            biases=biases,
-            mask=case.mask,
-            padding=case.padding,
-            w_o=torch.cat([one.matrix for one in outputs]) if outputs else None,
-            b_o=torch.stack([one.bias for one in outputs]).sum(0) if outputs else None,
-        )
-
-    def _columns(self, of: str, layout: str) -> dict[str, Tensor]:
-        """The columns of W^Q, W^K and W^V, or of their biases, head by head."""
-        h, n_kv = self.sizes.h, self.sizes.n_kv_heads
-        found: dict[str, Tensor] = {}
-        for packed, parts in self.made.items():
-            flat = torch.cat([getattr(part, of) for part in parts], dim=-1)
-            if len(packed) == 1:
-                cut = [flat]
-            elif layout == "per head":
-                cut = [part.flatten(-2) for part in flat.unflatten(-1, (h, -1)).chunk(len(packed), -1)]
-            else:
-                counts = [h if name == "q" else n_kv for name in packed]
-                cut = flat.split([flat.shape[-1] // sum(counts) * count for count in counts], dim=-1)
-            found |= dict(zip(packed, cut, strict=True))
-        return found
-
-
-@dataclass(frozen=True)
 class _Weights:
-    """The weights of a module, and the inputs and results of a run in which their products are found."""
+    """The weights of a module, and a run in whose results their products are found."""
 
     module: nn.Module
-    inputs: Sequence[Tensor]
-    flow: Flow
-    sizes: Sizes
+    run: Run
+    spec: AttentionSpec
     tolerance: float
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
         return {name: one.detach().double() for name, one in self.module.named_parameters()}
 
-    def of_input(self, name: str) -> Learned | None:
+    def of_input(self, name: str) -> Weight | None:
         """The weight as it is multiplied with an input; None where it is not."""
-        for axis, x in product(self.axes(name), self.inputs):
+        for axis, x in product(self.axes(name), self.run.case.inputs):
             table = self._table(name, axis)
             bias = self._bias(name, torch.tensordot(x, table, 1))
             if bias is not None:
-                return Learned(name, table.flatten(1), bias)
+                return Weight(name, table.flatten(1), bias)
         return None
 
-    def of_result(self, name: str) -> Learned | None:
+    def of_result(self, name: str) -> Weight | None:
         """The weight as it is multiplied with what was computed before; None where it is not."""
-        for place, axis in product(reversed(range(len(self.flow.results))), self.axes(name)):
+        results = self.run.flow.results
+        for place, axis in product(reversed(range(len(results))), self.axes(name)):
             matrix = self._table(name, axis).flatten(1).mT
-            shape = (*self.inputs[0].shape[:2], len(matrix))
-            for heads in arranged(self.flow.results[place].value.double(), shape):
+            shape = (*self.run.output.shape[:2], len(matrix))
+            for heads in arranged(results[place].value.double(), shape):
                 bias = self._bias(name, heads @ matrix, start=place + 1)
                 if bias is not None:
-                    return Learned(name, matrix, bias)
+                    return Weight(name, matrix, bias)
         return None
 
-    def unused(self, name: str, *, is_output: bool) -> Learned:
+    def unused(self, name: str, *, is_output: bool) -> Weight:
         """A weight as it should be multiplied, where its product is not among the results."""
         axes = self.axes(name)
         is_linear = isinstance(self.module.get_submodule(name.rpartition(".")[0]), nn.Linear)
         table = self._table(name, axes[0] if is_linear != is_output else axes[-1]).flatten(1)
         matrix = table.mT if is_output else table
-        return Learned(name, matrix, self._own_bias(name, matrix.shape[1]))
+        return Weight(name, matrix, self._own_bias(name, matrix.shape[1]))
 
     def axes(self, name: str) -> list[int]:
         """The axes of a weight that may be d_model, the last one first; none of a vector."""
         shape = self.parameters[name].shape
-        return [n for n in reversed(range(len(shape))) if len(shape) > 1 and shape[n] == self.sizes.d_model]
+        return [n for n in reversed(range(len(shape))) if len(shape) > 1 and shape[n] == self.spec.d_model]
 
     def _table(self, name: str, axis: int) -> Tensor:
         """The weight with d_model as its first axis, and heads before their columns. (d_model, …)"""
         table = self.parameters[name].movedim(axis, 0)
-        is_turned = table.dim() == 3 and table.shape[1] not in (self.sizes.h, self.sizes.n_kv_heads)
+        is_turned = table.dim() == 3 and table.shape[1] not in (self.spec.n_heads, self.spec.n_kv_heads)
         return table.mT if is_turned else table
 
     def _bias(self, weight: str, result: Tensor, *, start: int = 0) -> Tensor | None:
@@ -161,8 +135,8 @@ class _Weights:
         own, none = self._own_bias(weight, columns.numel()), torch.zeros(columns)
         others = [one for one in self.parameters.values() if one.numel() == columns.numel()]
         for bias in (own, *others, none):
-            places = self.flow.places(result + bias.reshape(columns), self.tolerance, start=start)
-            if next(places, None) is not None:
+            made = result + bias.reshape(columns)
+            if self.run.flow.place(made, self.tolerance, start=start) is not None:
                 return own if bias is none else bias.flatten()
         return None
 
@@ -178,19 +152,14 @@ class _Weights:
         return biases.get(f"{weight.removesuffix('weight')}bias", same[0])
 
 
-def projections(
-    module: nn.Module,
-    flow: Flow,
-    inputs: Sequence[Tensor],
-    named: Mapping[str, str],
-    sizes: Sizes,
-    tolerance: float,
-) -> Projections:
+def learned_matrices(
+    module: nn.Module, run: Run, named: Mapping[str, str], spec: AttentionSpec, tolerance: float
+) -> Learned:
     """The learned matrices of a run; `named` are the matrices of the weights that the reader has named.
 
     Raises `MhaError` where the weights of Q, K and V are not found.
     """
-    weights = _Weights(module, inputs, flow, sizes, tolerance)
+    weights = _Weights(module, run, spec, tolerance)
     names = [name for name in weights.parameters if weights.axes(name)]
     matrices = {name: named.get(name) or role(name) for name in names}
     of_inputs = {name: found for name in names if (found := weights.of_input(name))}
@@ -200,7 +169,7 @@ def projections(
             matrices[order[0]] = "qkv"
         elif len(order) % 3 == 0:
             matrices |= {name: "qkv"[3 * nth // len(order)] for nth, name in enumerate(order)}
-    made: dict[str, list[Learned]] = {}
+    made: dict[str, list[Weight]] = {}
     for name in sorted(order, key=_natural):
         made.setdefault(matrices[name] or "", []).append(of_inputs[name])
     others = sorted(set(names) - set(order), key=_natural)
@@ -220,10 +189,46 @@ def projections(
     joining = [name for name in outputs or unused if matrices[name] == "o"]
     if outputs:
         joining = joining or list(outputs)
-        made["o"] = [outputs[name] for name in (joining if len(joining) == sizes.h else joining[-1:])]
+        made["o"] = [outputs[name] for name in (joining if len(joining) == spec.n_heads else joining[-1:])]
     elif len(joining) == 1:
         made["o"] = [weights.unused(joining[0], is_output=True)]
-    return Projections(made, sizes)
+    layouts: dict[str, Projections] = {}
+    for note in ("", PER_HEAD) if {"qkv", "kv"} & set(made) else ("",):
+        with suppress(ValueError, RuntimeError, ZeroDivisionError):  # the number of heads does not allow it
+            learned = _layout(made, spec, per_head=note == PER_HEAD)
+            stages(products(learned, run.case, spec.n_heads))
+            layouts[note] = learned
+    if not layouts:
+        shapes = [f"{one.name} {tuple(one.matrix.shape)}" for parts in made.values() for one in parts]
+        raise MhaError(
+            "With {h} heads no attention can be computed from {found}.",
+            h=spec.n_heads,
+            found=listed(shapes, "and"),
+        )
+    return Learned({matrix: [one.name for one in parts] for matrix, parts in made.items()}, layouts)
+
+
+def _layout(
+    made: Mapping[str, Sequence[Weight]], spec: AttentionSpec, *, per_head: bool = False
+) -> Projections:
+    """The matrices and their biases, of a packed matrix one after the other or `per_head`."""
+    found: dict[str, Tensor] = {}
+    for packed, parts in made.items():
+        if packed == "o":
+            found["w_o"] = torch.cat([part.matrix for part in parts])
+            found["b_o"] = torch.stack([part.bias for part in parts]).sum(0)
+            continue
+        counts = [spec.n_heads if name == "q" else spec.n_kv_heads for name in packed]
+        for kind, tables in (("w", [part.matrix for part in parts]), ("b", [part.bias for part in parts])):
+            flat = torch.cat(tables, dim=-1)
+            if per_head:
+                cut = [
+                    part.flatten(-2) for part in flat.unflatten(-1, (spec.n_heads, -1)).chunk(len(packed), -1)
+                ]
+            else:
+                cut = flat.split([flat.shape[-1] * count // sum(counts) for count in counts], dim=-1)
+            found |= {f"{kind}_{name}": part for name, part in zip(packed, cut, strict=True)}
+    return Projections(**found)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

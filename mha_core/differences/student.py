@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MhaError, listed
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")  # of a name such as d_model or numHeads
@@ -34,19 +35,13 @@ ARGUMENTS = {
     "causal": "causal iscausal masked",
     "bias": "bias qkvbias usebias attentionbias",
 }
-INPUTS = {
-    "q": "q query queries x input inputs hiddenstates tokens embeddings xq hidden h src embedded",
-    "k": "k key keys xk context memory encoderoutput kv xkv encoderhiddenstates y",
-    "v": "v value values xv",
-}
-
-
-class Sizes(NamedTuple):
-    """The sizes with which a module is made."""
-
-    h: int
-    d_model: int
-    n_kv_heads: int
+ALWAYS = {"h", "d_model", "n_kv_heads", "causal", "dropout"}  # given where they have a default, too
+# Names of inputs of `forward`: of queries, keys and values.
+INPUTS = (
+    "q query queries x input inputs hiddenstates tokens embeddings xq hidden h src embedded",
+    "k key keys xk context memory encoderoutput kv xkv encoderhiddenstates y",
+    "v value values xv",
+)
 
 
 @dataclass(frozen=True)
@@ -85,88 +80,66 @@ def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
         values = runpy.run_path(str(file), run_name=MODULE)
     except Exception as error:
         raise MhaError("{file} cannot be run: {error}.", file=file.name, error=said(error)) from error
-    classes = [
-        value
+    classes = {
+        value.__name__: value
         for value in values.values()
         if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == MODULE
-    ]
-    if name is not None:
-        classes = [one for one in classes if one.__name__ == name] or _no_class(file, name, classes)
+    }
+    if name is not None and name not in classes:
+        raise MhaError(
+            "{file} has no module {name}; its modules are {names}.",
+            file=file.name,
+            name=name,
+            names=listed(classes, "and") if classes else "none",
+        )
+    names = list(classes) if name is None else [name]
     for word in ("multihead", "attention", "attn"):
-        matching = [one for one in classes if word in one.__name__.lower()]
-        classes = matching if matching else classes
-    if len(classes) != 1:
-        names = listed([one.__name__ for one in classes], "or") if classes else "none"
+        names = [one for one in names if word in one.lower()] or names
+    if len(names) != 1:
         raise MhaError(
             "{file} has {count} classes that could be meant: {names}. Name one with --class.",
             file=file.name,
-            count=len(classes),
-            names=names,
+            count=len(names),
+            names=listed(names, "or") if names else "none",
         )
-    return classes[0]
+    return classes[names[0]]
 
 
-def _no_class(file: Path, name: str, classes: list[type]) -> list[type]:
-    raise MhaError(
-        "{file} has no module {name}; its modules are {names}.",
-        file=file.name,
-        name=name,
-        names=listed([one.__name__ for one in classes], "and") if classes else "none",
-    )
+def made(
+    kind: type[nn.Module], h: int | None, d_model: int | None, given: Mapping[str, Any]
+) -> tuple[nn.Module, AttentionSpec, dict[str, Any]]:
+    """A module, in double precision, its sizes, by which all axes differ, and the arguments it was made with.
 
-
-def sizes(kind: type[nn.Module], h: int | None, d_model: int | None, given: Mapping[str, Any]) -> Sizes:
-    """The sizes with which a class is tried, so that all axes of its tensors have other lengths."""
-    names = _meanings(kind)
-    shared = "n_kv_heads" in names.values()
-    n_kv = next(
-        (given[name] for name, meant in names.items() if meant == "n_kv_heads" and name in given), None
-    )
-    if h is None:
-        h = SHARED[0] * SHARED[1] if shared else HEADS
-    if n_kv is None:
-        n_kv = next((n for n in (SHARED[0], 2, 1) if h % n == 0), 1) if shared else h
-    d_model = WIDTH * h if d_model is None else d_model
-    if h < 1 or d_model % h or h % n_kv:
-        raise MhaError(
-            "d_model {d_model} cannot be split into {h} heads; {near} can.",
-            d_model=d_model,
-            h=h,
-            near=max(h, d_model // max(h, 1) * max(h, 1)),
-        )
-    return Sizes(h, d_model, n_kv)
-
-
-def made(kind: type[nn.Module], of: Sizes, given: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
-    """The module with these sizes, in double precision where it can be, and the arguments it was made with.
-
-    All its weights are random, its biases, too: one that is 0 could be missing unnoticed.
+    All its weights are random, its biases, too: one that is 0 could be missing unnoticed. Raises `MhaError`
+    for sizes that do not fit together, and for arguments that the class does not have or whose meaning is
+    not known.
     """
-    values: dict[str, Any] = {
-        "h": of.h,
-        "d_model": of.d_model,
-        "n_kv_heads": of.n_kv_heads,
-        "d_k": of.d_model // of.h,
-    }
-    values |= {"dropout": 0.1, "length": LONGEST, "causal": True, "bias": True}
-    arguments: dict[str, Any] = {}
     parameters = _parameters(kind)
-    unknown = set(given) - set(parameters)
-    if unknown:
+    if unknown := sorted(set(given) - set(parameters)):
         raise MhaError(
             "{kind} has no argument {name}; its arguments are {names}.",
             kind=kind.__name__,
-            name=sorted(unknown)[0],
+            name=unknown[0],
             names=listed(parameters, "and") if parameters else "none",
         )
-    meanings = _meanings(kind)
+    asked = {_meaning(name): value for name, value in given.items()}
+    is_shared = "n_kv_heads" in map(_meaning, parameters)
+    if h is None:
+        h = asked.get("h", SHARED[0] * SHARED[1] if is_shared else HEADS)
+    if d_model is None:
+        d_model = asked.get("d_model", WIDTH * h)
+    n_kv = asked.get("n_kv_heads", next(n for n in (SHARED[0], 2, 1) if h % n == 0) if is_shared else h)
+    spec = AttentionSpec(d_model, h, n_kv)
+    values: dict[str, Any] = {"h": h, "d_model": d_model, "n_kv_heads": n_kv, "d_k": spec.d_k}
+    values |= {"dropout": 0.1, "length": LONGEST, "causal": True, "bias": True}
+    arguments: dict[str, Any] = {}
     for name, parameter in parameters.items():
         needed = parameter.default is inspect.Parameter.empty
-        meant = meanings.get(name)
+        meant = _meaning(name)
         if name in given:
             arguments[name] = given[name]
-        elif meant in ("h", "d_model", "n_kv_heads", "causal", "dropout") or (needed and meant is not None):
-            arguments[name] = values[meant or ""]
+        elif meant in values and (needed or meant in ALWAYS):
+            arguments[name] = values[meant]
         elif needed and _plain(name) in ("config", "cfg", "args", "conf", "c"):
             arguments[name] = _Settings(values)
         elif needed:
@@ -190,25 +163,23 @@ def made(kind: type[nn.Module], of: Sizes, given: Mapping[str, Any]) -> tuple[nn
         ) from error
     with torch.no_grad():
         for weight in module.parameters():
-            width = of.d_model if weight.dim() > 1 else 4
+            width = d_model if weight.dim() > 1 else 4
             weight.copy_(1.5 * width**-0.5 * torch.randn(weight.shape))
-    return module.double().eval(), arguments
+    return module.double().eval(), spec, arguments
 
 
-class _Settings(dict):
+class _Settings:
     """The settings of a class that takes them all in one argument, as attributes or by name."""
 
     def __init__(self, values: Mapping[str, Any]):
-        super().__init__()
         self.values_by_meaning = values
 
-    def __missing__(self, name: str) -> Any:
-        meant = _meaning(name)
-        if meant is None:
+    def __getattr__(self, name: str) -> Any:
+        if (meant := _meaning(name)) is None:
             raise AttributeError(f"a setting {name} whose meaning is not known")
         return self.values_by_meaning[meant]
 
-    __getattr__ = __missing__
+    __getitem__ = __getattr__
 
     def get(self, name: str, default: Any = None) -> Any:
         return default if _meaning(name) is None else self[name]
@@ -234,7 +205,7 @@ def signature(module: nn.Module) -> Signature:
             causal = name
         elif "mask" in plain or plain in ("padding", "validlens"):
             masks.append(name)
-        elif needed or (inputs and any(plain in names.split() for names in INPUTS.values())):
+        elif needed or (inputs and any(plain in names.split() for names in INPUTS)):
             inputs.append(name)
     if not 1 <= len(inputs) <= 3:
         raise MhaError(
@@ -245,12 +216,14 @@ def signature(module: nn.Module) -> Signature:
     return Signature(tuple(inputs), tuple(masks), causal)
 
 
-def cases(of: Sizes, n_inputs: int, *, masked: bool, causal: bool, one_length: bool = False) -> list[Case]:
+def cases(
+    of: AttentionSpec, n_inputs: int, *, masked: bool, causal: bool, one_length: bool = False
+) -> list[Case]:
     """Runs that tell the mistakes apart: no two axes are of one length.
 
     Four have a mask and no padding, one of them a query that may look at no key; three have padding.
     """
-    taken = {BATCH, of.h, of.n_kv_heads, of.h // of.n_kv_heads, of.d_model // of.h, 3}
+    taken = {BATCH, of.n_heads, of.n_kv_heads, of.n_heads // of.n_kv_heads, of.d_k, 3}
     length, other = [n for n in LENGTHS if n not in taken][:2]
     generator = torch.Generator().manual_seed(1)
 
@@ -334,10 +307,6 @@ def _parameters(kind: type[nn.Module]) -> dict[str, inspect.Parameter]:
     every = list(inspect.signature(kind.__init__).parameters.items())[1:]
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: parameter for name, parameter in every if parameter.kind not in variable}
-
-
-def _meanings(kind: type[nn.Module]) -> dict[str, str]:
-    return {name: meant for name in _parameters(kind) if (meant := _meaning(name)) is not None}
 
 
 def _meaning(name: str) -> str | None:

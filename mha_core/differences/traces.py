@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_core.attention.module import Projections
 from mha_core.differences import drawing
 from mha_core.differences.formula import STAGES, Mistake, Products, Rotation
 from mha_core.differences.search import causes, distance, rounding
@@ -286,7 +287,7 @@ def _causes(
             for name in names
             if name in mine
             and (name not in "kv" or mine[name].shape == theirs[name].shape)
-            and (name != "output" or one.w_o is not None)
+            and (name != "output" or one.learned.w_o is not None)
         }
         for (mine, theirs), one in zip(found, given, strict=True)
     ]
@@ -304,18 +305,18 @@ def _products(layer: LayerTrace) -> Products:
     products = {(use, matrix): flat[matrix] for use in "qkv" for matrix in "qkv"}
     if layer.kind == "cross":
         products = {(use, use): flat[use] for use in "qkv"}
-    biases = {name: getattr(layer.projections, f"b_{name}") for name in "qkv"}
     allowed = _double(layer.allowed()).bool()
     padding = allowed.any(2, keepdim=True).all(1, keepdim=True)
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
-    w_o, b_o = layer.projections.w_o, layer.projections.b_o
-    is_plain = not layer.knows("gate") and layer.about.output_rotary is None
+    learned = {name: getattr(layer.projections, name) for name in ("b_q", "b_k", "b_v", "b_o", "w_o")}
+    if layer.knows("gate") or layer.about.output_rotary is not None:
+        del learned["w_o"]  # the output is more than concat W^O
     return Products(
         products,
         n_heads=layer.n_heads,
         n_kv_heads=layer.n_kv_heads,
         d_model=layer.d_model,
-        biases={name: bias.double() for name, bias in biases.items() if bias is not None},
+        learned=Projections(**{name: one.double() for name, one in learned.items() if one is not None}),
         mask=None if allowed.all() else allowed | ~padding,
         padding=None if padding.all() else padding,
         scale=layer.scale,
@@ -323,8 +324,6 @@ def _products(layer: LayerTrace) -> Products:
         bias=None if rule.bias is None else rule.bias.double(),
         sinks=None if rule.sinks is None else rule.sinks.double(),
         rotation=_rotation(layer) if is_simple else None,
-        w_o=w_o.double() if w_o is not None and is_plain else None,
-        b_o=None if b_o is None else b_o.double(),
     )
 
 

@@ -98,7 +98,7 @@ def test_a_row_without_keys_is_named_where_it_is_nan(written):
         ("x = 1", {}, "0 classes"),
         ("import torch\nx = 1 /", {}, "SyntaxError"),
         (HEADS, {"name": "Tail"}, "its modules are Head and MultiHeadSelfAttention"),
-        (LINEAR, {"h": 3, "d_model": 32}, "30 can"),
+        (LINEAR, {"h": 3, "d_model": 32}, "30 or 33 can"),
         (LINEAR, {"arguments": {"width": 2}}, "has no argument width"),
         (changed(LINEAR, "dropout=0.1):", "rank, dropout=0.1):"), {}, "--argument rank="),
         (changed(LINEAR, "return self.W_o(out)", "return out.sum()"), {}, "returns no tensor of shape"),
