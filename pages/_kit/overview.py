@@ -4,7 +4,7 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -108,9 +108,13 @@ def show(
     meta = charts.described("overview", t("overview.title"), where)
     roles = head_labels.labels(trace)
 
-    def draw(pictures: Overview) -> None:
-        labels = roles or head_labels.measured_labels(pictures.positions())
-        header = described(pictures, labels, shared=shared, meta=meta)
+    def draw(pictures: Overview, waiting: Collection[tuple[int, int]] = ()) -> None:
+        labels = dict(roles or head_labels.measured_labels(pictures.positions()))
+        for place in waiting:
+            label = labels.get(place, NO_LABEL)
+            said = " · ".join(filter(None, (label.text, t("overview.waiting"))))
+            labels[place] = label._replace(text=said)
+        header = described(pictures, labels, shared=shared, meta=meta, waiting=waiting)
         small = None if weights else pack([Panel("", (), dict(enumerate(pictures.thumbs)))], bits=8)
         _mount(header, weights, small, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
@@ -132,14 +136,15 @@ def show(
             if (now := run()) is None or key in compute.caches["overviews"]:
                 st.rerun()
             now.looked = time.monotonic()
-            done, count = len(now.heads.done), len(now.order)
+            waiting = set(now.order) - now.heads.done
+            count, done = len(now.order), len(now.order) - len(waiting)
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.progress(done / count, text=t("overview.progress", done=done, count=count))
                 label = t("overview.go_on") if now.stopped else t("overview.stop")
                 if st.button(label, key="overview_stop"):
                     now.start() if now.stopped else setattr(now, "stopped", True)
                     st.rerun()
-            draw(now.heads.overview())
+            draw(now.heads.overview(), waiting)
 
         st.fragment(grow, run_every=every)()
 
@@ -171,11 +176,12 @@ def described(
     *,
     shared: Sequence[int] = (),
     meta: Mapping[str, object] | None = None,
+    waiting: Collection[tuple[int, int]] = (),
 ) -> dict:
     """The measures and labels of all heads as overview.js reads them.
 
     `shared` gives for each layer how many heads share a key/value head, `meta` the texts of a saved file
-    (`charts.described`).
+    (`charts.described`); `waiting` are the heads that are not computed yet.
     """
     head_labels = [labels.get(key, NO_LABEL) for key in pictures.table.index]
     measures = pictures.table[list(MEASURES)].assign(role=[label.score for label in head_labels])
@@ -190,6 +196,7 @@ def described(
         "facts": [
             {"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES
         ],
+        "waiting": [at for at, key in enumerate(pictures.table.index) if key in waiting],
         "roles": [label.role for label in head_labels],
         "labels": [label.text for label in head_labels],
         "texts": {

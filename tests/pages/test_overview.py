@@ -151,18 +151,16 @@ def test_a_long_overview_grows_from_the_chosen_head_while_the_page_is_used_and_c
     [run] = started
     assert run.order[:3] == [(1, 1), (1, 0), (0, 0)]
     assert np.isnan(component_heads(app)[1].to_numpy()).all()
+    waiting, words = component_heads(app)[0], english("overview.waiting")
+    assert (waiting["waiting"], waiting["labels"]) == ([*range(6)], [words] * 6)
     run.heads.add(1, 1)
     stop = [one for one in app.button if one.label == english("overview.stop")]
     app = stop[0].click().run()
     assert run.stopped
-    assert np.isfinite(component_heads(app)[1]["entropy"]).tolist() == [
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+    header, measures = component_heads(app)
+    assert np.flatnonzero(np.isfinite(measures["entropy"])).tolist() == [3]
+    assert header["waiting"] == [0, 1, 2, 4, 5]
+    assert words not in header["labels"][3]
     go_on = [one for one in app.button if one.label == english("overview.go_on")]
     app = go_on[0].click().run()
     assert len(started) == 2
@@ -170,6 +168,7 @@ def test_a_long_overview_grows_from_the_chosen_head_while_the_page_is_used_and_c
     assert len(run.heads.done) == 6
     app.run()
     _, expected = of(text="another text that no other test has")
+    assert component_heads(app)[0]["waiting"] == []
     np.testing.assert_allclose(component_heads(app)[1][[*MEASURES]], expected.table[[*MEASURES]], rtol=1e-5)
     assert english("overview.stop") not in [one.label for one in app.button]
     left = kit.Growing(mha.trace("a b", h=2, d_model=4), "left", (0, 0))

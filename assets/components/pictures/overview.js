@@ -42,6 +42,7 @@ import { WeightGrid } from "./weight_grid.js";
  * @property {(number | null)[][]} values of each head its measures
  * @property {{ name: string, label: string, down: boolean }[]} orders
  * @property {{ name: string, label: string, digits: number }[]} facts measures that are written beside the pictures
+ * @property {number[]} waiting heads that are not computed yet
  * @property {(string | null)[]} roles
  * @property {string[]} labels of the roles; "" for none
  * @property {Record<string, string>} texts
@@ -78,6 +79,7 @@ const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
 const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
 const MAX_SIDE = 96; // cells of a picture
+const FRAME_DASHES = [3, 3]; // pixels
 
 // Makes the parts that stay from call to call.
 /** @param {OverviewRoot} root */
@@ -124,7 +126,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   const style = getComputedStyle(root);
   const text = style.getPropertyValue("--st-text-color");
   const primary = style.getPropertyValue("--st-primary-color");
-  const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] });
+  const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] }, header.waiting);
   const context = penOf(ui.canvas);
   const sheet = make("canvas");
   let plan = planned(root.clientWidth);
@@ -168,7 +170,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     const pen = penOf(sheet);
     [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
     pen.scale(ratio, ratio);
-    drawPictures(pen, plan, atlas, atlas.side / ratio);
+    drawPictures(pen, plan, atlas, atlas.side / ratio, text);
     pen.fillStyle = pen.strokeStyle = text;
     pen.globalAlpha = 0.75;
     pen.textBaseline = "middle";
@@ -340,9 +342,13 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   const leading = leads(root, link, chosen);
 }
 
-// All pictures side by side at their own size, colours by the root of the weight.
-/** @param {AnyLayer[]} layers @param {Pick<import("./heatmap.js").MatrixLook, "sequential" | "diverging">} look */
-function paintAtlas(layers, look) {
+// All pictures side by side at their own size, colours by the root of the weight; nothing of heads that are `waiting`.
+/**
+ * @param {AnyLayer[]} layers
+ * @param {Pick<import("./heatmap.js").MatrixLook, "sequential" | "diverging">} look
+ * @param {number[]} waiting
+ */
+function paintAtlas(layers, look, waiting) {
   const pictures = layers.flatMap((layer) => layer.heads.map((head) => pictureOf(layer, head)));
   const side = Math.max(...pictures.map(({ rows, columns }) => Math.max(rows, columns)));
   const across = Math.ceil(Math.sqrt(pictures.length));
@@ -352,11 +358,12 @@ function paintAtlas(layers, look) {
   /** @type {(head: number) => [x: number, y: number, width: number, height: number]} */
   const at = (head) => [(head % across) * side, Math.floor(head / across) * side, side, side];
   pictures.forEach((picture, head) => {
+    if (waiting.includes(head)) return;
     const values = squareOf(picture, side);
     const [x, y] = at(head);
     putPixels(context, { values, signed: false, end: 1, roots: true }, look, side, x, y);
   });
-  return { canvas: atlas, side, at };
+  return { canvas: atlas, side, at, waiting };
 }
 
 // The weights of a head, of a long text the largest of each block.
@@ -383,12 +390,18 @@ function squareOf({ values, rows, columns }, side) {
  * @param {Plan} plan
  * @param {ReturnType<typeof paintAtlas>} atlas
  * @param {number} side
+ * @param {string} ink of the dashed frames of heads that are not computed yet
  */
-function drawPictures(pen, plan, atlas, side) {
+function drawPictures(pen, plan, atlas, side, ink) {
   pen.imageSmoothingEnabled = plan.size < side; // smaller: the mean of pixels; larger: as they are
+  pen.strokeStyle = ink;
+  pen.setLineDash(FRAME_DASHES);
   plan.slots.forEach((head, slot) => {
-    if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
+    const [x, y] = corner(plan, slot);
+    if (atlas.waiting.includes(head)) pen.strokeRect(x + 0.5, y + 0.5, plan.size - 1, plan.size - 1);
+    else if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), x, y, plan.size, plan.size);
   });
+  pen.setLineDash([]);
 }
 
 // The overview as a file: its pictures as they stand, numbers and captions as letters.
@@ -399,7 +412,7 @@ function overviewDrawn(plan, atlas, ink) {
   [pictures.width, pictures.height] = [FINER * width, FINER * height];
   const pen = penOf(pictures);
   pen.scale(FINER, FINER);
-  drawPictures(pen, plan, atlas, atlas.side / FINER);
+  drawPictures(pen, plan, atlas, atlas.side / FINER, ink);
   const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   figure.append(makeSvg("image", { href: pictures.toDataURL(), width, height }));
   for (const { text, x, y, anchor } of plan.labels) {
