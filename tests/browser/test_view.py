@@ -344,6 +344,37 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
         assert view.view.evaluate(WINDOW)[0] == pytest.approx(times * cell)
 
 
+MIDDLE = """v => { // of what is in sight of the matrix, in cells
+    const { x, y, width, height, cell, high } = v.view.drawings[0].drawing.map.viewport;
+    return [(width / 2 - x) / cell, (height / 2 - y) / high];
+}"""
+
+
+def test_in_a_long_text_a_small_picture_and_the_peaks_of_a_word_move_the_matrix(view_of):
+    n, at = 1100, 1049
+    text = " ".join("abc"[nth * nth % 3] for nth in range(n))
+    view = view_of(source="random", text=text, twin="", h=1, d_model=8, head="1", token=str(at + 1))
+    row = mha.trace(text, h=1, d_model=8).layers[0].weights(0, rows=[at])[0]
+    view.button("matrix").click()
+    peak, said = view.button("Next peak"), view.panel().get_by_role("status")
+    for nth, to_next in enumerate((peak.click, lambda: view.listbox().press("n"))):
+        to_next()
+        key = int(np.argsort(-row, kind="stable")[nth])
+        words, weight = said.inner_text().removesuffix(".").split(", weight ")
+        assert words.startswith(f"Peak {nth + 1}: ")
+        assert float(weight) == pytest.approx(row[key], rel=0.01)
+        x, y = view.view.evaluate(MIDDLE)
+        box = view.panel().locator("canvas.matrix").bounding_box()
+        assert (int(x), abs(y - at) < box["height"]) == (key, True)
+    whole = view.panel().locator("canvas.whole")
+    size = whole.bounding_box()["width"]
+    whole.click(position={"x": size / 4, "y": size / 2})
+    assert view.view.evaluate(MIDDLE) == pytest.approx([n / 4, n / 2], abs=n / size)
+    view.listbox().press("Escape")
+    expect(peak).to_be_disabled()
+    expect(said).to_be_empty()
+
+
 # Scripts
 
 

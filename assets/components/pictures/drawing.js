@@ -53,6 +53,7 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @property {(marked?: Curve | null) => void} paint with one of its lines marked
  * @property {Curve[]} [curves]
  * @property {(cell: import("./heatmap.js").Cell | null) => void} [mark] a cell under the pointer
+ * @property {() => void} [nextPeak] to the next strongest cell of the chosen word
  * @property {import("./heatmap.js").Heatmap} [map]
  */
 

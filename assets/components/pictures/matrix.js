@@ -2,11 +2,13 @@
 // sent the largest weight of each block; others are computed in slices between frames. Zoomed in, cells are exact.
 
 import { listOf, longestOf } from "../numbers/panel.js";
-import { make } from "../page/elements.js";
+import { make, makeButton } from "../page/elements.js";
+import { exact, fill, isolated } from "../page/wording.js";
+import { meanAcross, strongest } from "../scene/focus.js";
 import { LONG, mark, tallestOf, tokenElement } from "./drawing.js";
 import { Heatmap, marginsOf } from "./heatmap.js";
 import { seenByAny, sentGrid, WeightGrid } from "./weight_grid.js";
-import { followFingers, zoomTools } from "./zoom.js";
+import { followFingers, goTo, zoomTools } from "./zoom.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
 /** @typedef {import("./heatmap.js").Cell} Cell */
@@ -15,6 +17,7 @@ import { followFingers, zoomTools } from "./zoom.js";
 const SLICE = 8; // milliseconds of work between two frames
 const PAUSE = 120; // and from one picture of what is computed so far to the next
 const SIZE = { few: 260, cell: 26 }; // pixels of all cells of a short text, and of a cell
+const PEAKS = 100; // of a row, after which its first one follows
 const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoomed into
 
 export class Matrix {
@@ -23,6 +26,8 @@ export class Matrix {
   pooled = null;
   /** @type {Cell | null} under the pointer */
   cursor = null;
+  /** @type {{ of: string, at: number, others: number[], cell: Cell | null }} of the chosen row or column */
+  peaks = { of: "", at: -1, others: [], cell: null };
   /** @type {AnyLayer | null} */
   drawnFrom = null;
   heads = "";
@@ -42,7 +47,14 @@ export class Matrix {
     this.map.canvas.classList.add("matrix");
     followFingers(this.map);
     const tools = make("div", "zoom");
-    tools.append(...zoomTools(this.map, selection.header.texts));
+    const { texts } = selection.header;
+    this.peak = makeButton(texts.peak, "", () => this.nextPeak());
+    this.peak.title = texts.peak_how;
+    this.peakSaid = make("span", "said");
+    this.peakSaid.setAttribute("role", "status");
+    const zoom = zoomTools(this.map, texts);
+    zoom.splice(-1, 0, this.peak, this.peakSaid); // before what the colours mean
+    tools.append(...zoom);
     this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
     this.list = make("div", "cells");
     this.list.append(this.map.canvas, this.spoken);
@@ -98,7 +110,37 @@ export class Matrix {
     const said = active ? [tokenElement(panel, selection.sideOf(active.side), active.token, texts)] : [];
     this.spoken.replaceChildren(...said);
     for (const element of said) mark(selection, panel, element);
+    this.peak.disabled = !active;
+    if (this.peaks.of !== this.#row) {
+      this.peaks = { of: this.#row, at: -1, others: [], cell: null };
+      this.peakSaid.textContent = "";
+    }
     this.paint();
+  }
+
+  // Identifies the row or the column whose peaks these are.
+  get #row() {
+    const { selection, panel } = this;
+    return JSON.stringify([selection.active(panel), selection.heads, selection.state.layer, selection.state.rescaled]);
+  }
+
+  // To the next strongest cell of the word that is chosen.
+  nextPeak() {
+    const { panel, peaks, selection } = this;
+    const active = selection.active(panel);
+    if (!active) return;
+    const { side, token } = active;
+    const weights = meanAcross(selection.layer(panel), selection.heads, { side, tokens: [token] });
+    if (!peaks.others.length) peaks.others = strongest(weights, { threshold: Number.MIN_VALUE, count: PEAKS });
+    if (!peaks.others.length) return;
+    peaks.at = (peaks.at + 1) % peaks.others.length;
+    const other = peaks.others[peaks.at];
+    peaks.cell = side === "query" ? { row: token, column: other } : { row: other, column: token };
+    goTo(this.map, peaks.cell);
+    this.paint();
+    const [from, to] = [panel.tokens[peaks.cell.row], listOf(panel, "key")[peaks.cell.column]].map(isolated);
+    const said = { nth: peaks.at + 1, from, to, value: exact(weights[other]) };
+    this.peakSaid.textContent = fill(selection.header.texts.peak_said, said);
   }
 
   // Other heads or another layer: their weights are computed from the first row on.
@@ -128,7 +170,11 @@ export class Matrix {
   paint() {
     this.painted = performance.now();
     const { side, tokens = [] } = this.selection.of(this.panel).focus ?? {};
-    const marks = { rows: side === "query" ? tokens : [], columns: side === "key" ? tokens : [], cell: this.cursor };
+    const marks = {
+      rows: side === "query" ? tokens : [],
+      columns: side === "key" ? tokens : [],
+      cell: this.cursor ?? this.peaks.cell,
+    };
     this.map.paint(this.theme, marks);
   }
 

@@ -1,7 +1,7 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { elementIn, make, makeButton, makeSvg, renew, required } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg, renew, required, treeOf } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
@@ -284,7 +284,7 @@ export class MatrixGallery {
     const { rows, columns } = this.matrices[name].numbers;
     const here = this.cell?.name === name ? this.cell : null;
     const after = here ? cellAfter(key, here, rows.length, columns.length) : { row: 0, column: 0 };
-    if (key === "Escape" && isLarge) this.#close();
+    if (key === "Escape" && isLarge) this.close();
     else if (key === "Enter" && here) {
       if (this.#paints(name)) this.options.paint?.(name, here, here);
       else {
@@ -321,11 +321,15 @@ export class MatrixGallery {
     this.options.point(name, cell, Object.fromEntries(things));
   }
 
-  #close() {
+  // The large picture becomes small; whether there was one.
+  close() {
     const { name } = this.large;
+    if (!name) return false;
+    const hadKeys = this.frame.contains(treeOf(this.root).activeElement);
     this.large.name = null;
     this.options.update();
-    if (name) this.pictures[name].button.focus({ preventScroll: true });
+    if (hadKeys) this.pictures[name].button.focus({ preventScroll: true });
+    return true;
   }
 
   // One picture large, with the names of its rows and columns and, where there is room, its numbers.
@@ -345,7 +349,7 @@ export class MatrixGallery {
       this.#tabulate(name, table);
     });
     this.#tabulate(name, table);
-    const close = makeButton("✕", "", () => this.#close());
+    const close = makeButton("✕", "", () => this.close());
     close.setAttribute("aria-label", texts.matrices_close);
     renew(this.largeBar, [make("h3", "", `${symbol} ${meaning}`), table, ...files, close]);
     oneTabStop(this.largeBar);

@@ -72,6 +72,13 @@ export class Viewport {
     return [from, Math.min(count, Math.ceil((extent - this[axis]) / size))];
   }
 
+  // The cell, or a place inside it, comes as near to the middle as the edges let it.
+  /** @param {{ row: number, column: number }} cell */
+  centre({ row, column }) {
+    const dx = this.width / 2 - (column + 0.5) * this.cell - this.x;
+    this.pan(dx, this.height / 2 - (row + 0.5) * this.high - this.y);
+  }
+
   /** @param {{ row: number, column: number }} cell */
   reveal({ row, column }) {
     const [left, top] = [this.x + column * this.cell, this.y + row * this.high];

@@ -1,9 +1,12 @@
-// Zooms and moves a heatmap: buttons, the wheel, a double click, one or two fingers, and three keys.
-import { make, makeButton } from "../page/elements.js";
+// Zooms and moves a heatmap: buttons, the wheel, a double click, one or two fingers, three keys, and of a long text a small
+// picture of all of it.
+import { fit, make, makeButton, penOf } from "../page/elements.js";
 
 /** @typedef {import("./heatmap.js").Heatmap} Heatmap */
 
 const STILL = 4; // pixels that a click may tremble
+const WHOLE_SIDE = 76; // pixels of the longer side of the small picture
+const READABLE = 16; // pixels of a cell beside which its name stands
 
 /**
  * Follow the fingers on a heatmap. A click that ends a drag reaches nobody who listens later.
@@ -72,6 +75,54 @@ function zoom(map, by, x = undefined, y = undefined) {
   map.canvas.style.touchAction = map.viewport.zoomed ? "none" : "pan-y";
 }
 
+// The cell in the middle, large enough to be read.
+/** @param {Heatmap} map @param {import("./heatmap.js").Cell} cell */
+export function goTo(map, cell) {
+  zoom(map, Math.max(1, READABLE / map.viewport.cell));
+  map.viewport.centre(cell);
+  map.paint();
+}
+
+// All of a long text in small, with a frame around what is in sight; a press or a drag moves the frame. Those who do not
+// see it have the keys.
+/** @param {Heatmap} map */
+function smallPicture(map) {
+  const canvas = make("canvas", "whole");
+  canvas.setAttribute("aria-hidden", "true");
+  /** @param {PointerEvent} event */
+  const follow = ({ offsetX, offsetY, buttons }) => {
+    if (!buttons) return;
+    const { rows, columns } = map.viewport;
+    map.viewport.centre({
+      row: (offsetY / canvas.clientHeight) * rows,
+      column: (offsetX / canvas.clientWidth) * columns,
+    });
+    map.paint();
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    if (!map.viewport.zoomed) zoom(map, 4);
+    follow(event);
+  });
+  canvas.addEventListener("pointermove", follow);
+  const paint = () => {
+    canvas.hidden = (map.numbers.step ?? 1) === 1;
+    if (canvas.hidden) return;
+    const { rows, columns } = map.viewport;
+    const [wide, high] = [columns, rows].map((side) => Math.ceil((WHOLE_SIDE * side) / Math.max(rows, columns)));
+    fit(canvas, wide, high);
+    const pen = penOf(canvas);
+    pen.drawImage(map.picture, 0, 0, wide, high);
+    const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
+    const [across, down] = [wide / columns, high / rows];
+    const [x, y] = [Math.min(left * across, wide - 4), Math.min(top * down, high - 4)]; // however little is in sight
+    pen.strokeStyle = map.look.accent;
+    pen.lineWidth = 2;
+    pen.strokeRect(x + 1, y + 1, Math.max((right - left) * across, 4) - 2, Math.max((bottom - top) * down, 4) - 2);
+  };
+  return { canvas, paint };
+}
+
 /** @type {Record<string, number>} */
 const KEYS = { "+": 2, "-": 0.5, 0: 0 };
 
@@ -94,7 +145,9 @@ export function zoomByKey(map, key) {
  */
 export function zoomTools(map, texts) {
   const scale = make("span", "scale");
+  const small = smallPicture(map);
   map.moved = () => {
+    small.paint();
     const text = map.caption(texts);
     if (scale.textContent !== text) scale.textContent = text;
   };
@@ -105,5 +158,6 @@ export function zoomTools(map, texts) {
     element.setAttribute("aria-label", label);
     return element;
   };
-  return [button("+", texts.zoom_in, 2), button("−", texts.zoom_out, 0.5), button("⤢", texts.zoom_whole, 0), scale];
+  const buttons = [button("+", texts.zoom_in, 2), button("−", texts.zoom_out, 0.5), button("⤢", texts.zoom_whole, 0)];
+  return [small.canvas, ...buttons, scale];
 }

@@ -298,7 +298,11 @@ export class HeadView {
     if (!list && !ANYWHERE.has(event.key)) return;
     const nth = Number(list?.dataset.panel ?? this.selection.nth);
     /** @type {import("./keyboard.js").Ways} */
-    const ways = { toHead: (head) => this.toHead(head), toLayer: (number) => this.toLayer(number) };
+    const ways = {
+      toHead: (head) => this.toHead(head),
+      toLayer: (number) => this.toLayer(number),
+      close: () => this.matrices.gallery.close(),
+    };
     if (pressKey(event, this.selection, nth, this.drawings[nth].drawing, ways)) this.update();
   }
 

@@ -1,4 +1,5 @@
-// Keys on a drawing: arrows move to the next token, Shift adds it, Esc unpins, H and L step through heads and layers.
+// Keys on a drawing: arrows move to the next token, Shift adds it, Esc closes an enlarged matrix, then unpins, H and L
+// step through heads and layers, N through the peaks of a row.
 
 import { listOf } from "../numbers/panel.js";
 import { isRtl } from "../page/wording.js";
@@ -8,7 +9,10 @@ import { nextHead } from "../scene/focus.js";
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
-/** @typedef {{ toHead: (head: number) => void, toLayer: (number: number) => void }} Ways */
+/**
+ * `close` says whether a matrix was enlarged.
+ * @typedef {{ toHead: (head: number) => void, toLayer: (number: number) => void, close: () => boolean }} Ways
+ */
 
 /**
  * Whether the key on the drawing of sentence `nth` is one of these; then the selection has moved.
@@ -64,10 +68,12 @@ function handleKey({ key, shiftKey }, selection, nth, drawing, ways) {
     const token = key === "Home" ? 0 : tokens.length - 1;
     selection.pin(nth, { side, tokens: [token] });
     drawing.reveal(token);
-  } else if (key === "Escape") selection.pin(nth, null);
-  else if (key === "h" || key === "H")
+  } else if (key === "Escape") {
+    if (!ways.close()) selection.pin(nth, null);
+  } else if (key === "h" || key === "H")
     ways.toHead(nextHead(new Set(selection.heads), selection.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") ways.toLayer(layer + (key === "l" ? 1 : -1));
+  else if (key === "n" && drawing.nextPeak) drawing.nextPeak();
   else return drawing.map ? zoomByKey(drawing.map, key) : false;
   return true;
 }
