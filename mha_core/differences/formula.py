@@ -106,6 +106,7 @@ _JOIN = "heads.transpose(1, 2).reshape(batch, length, h · d_v)"
 _OUTPUT = "concat(head_1 … head_h) W^O + b^O"
 
 
+IMPOSSIBLE = (LookupError, ValueError, RuntimeError, ZeroDivisionError)  # a formula for these sizes
 RIGHT = Formula()
 MISTAKES = tuple(
     Mistake(term, value, sentence, right)
@@ -204,21 +205,15 @@ def with_mistakes(*mistakes: Mistake) -> Formula:
 def stages(given: Products, formula: Formula = RIGHT) -> dict[str, Tensor]:
     """The matrices of `STAGES`, (batch, head, …), and from concat on (batch, token, width).
 
-    The output is missing where nothing is known of W^O. Raises `ValueError` where the formula cannot be
-    computed with these products, as for a mask that is not square and a mistake that transposes it.
+    The output is missing where nothing is known of W^O. Raises one of `IMPOSSIBLE` where the formula cannot
+    be computed with these products, as for a mask that is not square and a mistake that transposes it.
     """
     h, n_kv = (1, 1) if formula.split == "one" else (given.n_heads, given.n_kv_heads)
-    flat = [
-        _product(given, use, matrix, formula) for use, matrix in zip("qkv", formula.matrices, strict=True)
-    ]
+    flat = [_product(given, use, of, formula) for use, of in zip("qkv", formula.matrices, strict=True)]
     q, k, v = (_split(one, n, formula.split) for one, n in zip(flat, (h, n_kv, n_kv), strict=True))
     if given.rotation is not None:
         q, k = (_rotated(one, given.rotation, formula.rotation) for one in (q, k))
-    if (formula.split == "one" and given.n_heads != given.n_kv_heads) or q.shape[-1] != k.shape[-1]:
-        raise ValueError("keys of another width")
     keys, values = (_repeated(one, h // n_kv, formula.repeat) for one in (k, v))
-    if values.shape[2] != keys.shape[2]:
-        raise ValueError("keys and values of different texts")
     raw = q @ keys.mT
     d_k = q.shape[-1]
     scaled = raw * _factor(given, formula.scale, d_k)
@@ -228,15 +223,11 @@ def stages(given: Products, formula: Formula = RIGHT) -> dict[str, Tensor]:
         weights = weights * d_k**-0.5
     if formula.mask == "after" and visible is not None:
         weights = weights * visible
-    if formula.mixing == "transposed" and weights.shape[2] != weights.shape[3]:
-        raise ValueError("other keys than queries")
     heads = (weights.mT if formula.mixing == "transposed" else weights) @ values
     concat = _join(heads, formula.join)
     matrices = (q, k, v, raw, scaled, masked, weights, heads, concat)
     found = dict(zip(STAGES, matrices, strict=False))  # and the output, where W^O is known
     if formula.output == "lost":
-        if given.d_model not in (None, concat.shape[-1]):
-            raise ValueError("another width than d_model")
         found["output"] = concat
     elif given.learned.w_o is not None:
         output, bias = concat @ given.learned.w_o, given.learned.b_o
@@ -245,8 +236,6 @@ def stages(given: Products, formula: Formula = RIGHT) -> dict[str, Tensor]:
 
 
 def _product(given: Products, use: str, matrix: str, formula: Formula) -> Tensor:
-    if (use, matrix) not in given.products:
-        raise ValueError("this product is not known")
     product = given.products[use, matrix]
     bias = getattr(given.learned, f"b_{matrix}")
     return product if bias is None or formula.bias != "lost" else product - bias
@@ -254,8 +243,6 @@ def _product(given: Products, use: str, matrix: str, formula: Formula) -> Tensor
 
 def _split(flat: Tensor, n: int, how: str) -> Tensor:
     """(batch, token, head · width) → (batch, head, token, width)"""
-    if flat.shape[-1] % n:
-        raise ValueError("another number of heads")
     match how:
         case "view":
             return flat.reshape(flat.shape[0], n, flat.shape[1], -1)
@@ -267,8 +254,7 @@ def _split(flat: Tensor, n: int, how: str) -> Tensor:
 def _rotated(heads: Tensor, code: Rotation, how: str) -> Tensor:
     if how == "lost":
         return heads
-    form, sin = code.form, -code.sin if how == "backwards" else code.sin
-    cos = code.cos
+    form, cos, sin = code.form, code.cos, -code.sin if how == "backwards" else code.sin
     if how == "other":
         form = "pairs" if code.form == "half" else "half"
         cos, sin = (_paired(table, form) for table in (cos, sin))
@@ -286,21 +272,14 @@ def _repeated(heads: Tensor, times: int, how: str) -> Tensor:
 
 
 def _factor(given: Products, scale: str, d_k: int) -> float:
-    right = d_k**-0.5 if given.scale is None else given.scale
-    match scale:
-        case "1" | "after":
-            return 1.0
-        case "√d_model" if given.d_model is not None:
-            return given.d_model**-0.5
-        case "d_k":
-            return 1 / d_k
-        case "√h":
-            return given.n_heads**-0.5
-        case "times":
-            return math.sqrt(d_k)
-        case "√d_model":
-            raise ValueError("d_model is not known")
-    return right
+    factors = {
+        "√d_k": d_k**-0.5 if given.scale is None else given.scale,
+        "√d_model": (given.d_model or math.nan) ** -0.5,
+        "d_k": 1 / d_k,
+        "√h": given.n_heads**-0.5,
+        "times": math.sqrt(d_k),
+    }
+    return factors.get(scale, 1.0)
 
 
 def _masked(scaled: Tensor, given: Products, formula: Formula) -> tuple[Tensor, Tensor | None]:
@@ -308,55 +287,43 @@ def _masked(scaled: Tensor, given: Products, formula: Formula) -> tuple[Tensor, 
     scores = scaled if given.soft_cap is None else given.soft_cap * torch.tanh(scaled / given.soft_cap)
     if given.bias is not None and formula.distance == "added":
         scores = scores + given.bias
-    elif given.bias is None and formula.distance == "lost":
-        raise ValueError("there is no bias")
     visible = _visible(given, formula.mask)
     if visible is None or formula.mask == "after":
         return scores, visible
     match formula.mask:
-        case "zero":
-            return scores.masked_fill(~visible, 0.0), visible
         case "added":
             return scores + visible, visible
         case "subtracted":
             return scores + ~visible, visible
-    return scores.masked_fill(~visible, -math.inf), visible
+    return scores.masked_fill(~visible, 0.0 if formula.mask == "zero" else -math.inf), visible
 
 
 def _visible(given: Products, how: str) -> Tensor | None:
-    """True where a query may look, with the mask and the padding."""
+    """True where a query may look, with the mask and the padding; None where nothing is hidden."""
     mask, padding = given.mask, given.padding
-    if mask is None and padding is None:
-        if how != "given":
-            raise ValueError("nothing is masked")
-        return None
-    if how == "lost":
-        return None
-    if how in ("queries", "no padding", "padding"):
-        if padding is None or (mask is None and how != "queries"):
-            raise ValueError("there is only one of mask and padding")
-        padding = {"queries": padding.mT, "no padding": None, "padding": padding}[how]
-        mask = None if how == "padding" else mask
-    visible = mask if padding is None else padding if mask is None else mask & padding
-    if how in ("transposed", "earlier", "later"):
-        if mask is None or mask.shape[-1] != mask.shape[-2]:
-            raise ValueError("other keys than queries")
+    if {"padding": padding, "no padding": mask, "transposed": mask}.get(how, True) is None:
+        raise ValueError("without it this is another mistake of the table")
+    if how in ("lost", "padding"):
+        mask = None
+    if how in ("lost", "no padding"):
+        padding = None
+    if mask is not None and how in ("earlier", "later"):
         own = torch.eye(mask.shape[-1], dtype=torch.bool)
-        shifted = {"earlier": mask & ~own, "later": mask | own.roll(1, 1).triu(1)}.get(how)
-        if shifted is None:
-            return None if visible is None else visible.mT
-        return shifted if padding is None else shifted & padding
-    return ~visible if how == "inverted" and visible is not None else visible
+        mask = mask & ~own if how == "earlier" else mask | own.roll(1, 1).triu(1)
+    if padding is not None and how == "queries":
+        padding = padding.mT
+    visible = mask if padding is None else padding if mask is None else mask & padding
+    if visible is None:
+        return None
+    return visible.mT if how == "transposed" else ~visible if how == "inverted" else visible
 
 
 def _softmax(scores: Tensor, sinks: Tensor | None, over: str) -> Tensor:
-    match over:
-        case "missing":
-            return scores
-        case "queries" | "heads" | "texts":
-            return torch.softmax(scores, {"queries": 2, "heads": 1, "texts": 0}[over])
-    if sinks is None:
-        return torch.softmax(scores, -1)
+    if over == "missing":
+        return scores
+    axis = {"keys": -1, "queries": 2, "heads": 1, "texts": 0}[over]
+    if sinks is None or over != "keys":
+        return torch.softmax(scores, axis)
     sink = sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
     return torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1]
 

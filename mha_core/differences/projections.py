@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.module import AttentionSpec, Projections
 from mha_core.differences.flow import Run, arranged
-from mha_core.differences.formula import Products, stages
+from mha_core.differences.formula import IMPOSSIBLE, Products, stages
 from mha_core.differences.student import WORD, Case
 from mha_core.errors import MhaError, listed
 
@@ -194,7 +194,7 @@ def learned_matrices(
         made["o"] = [weights.unused(joining[0], is_output=True)]
     layouts: dict[str, Projections] = {}
     for note in ("", PER_HEAD) if {"qkv", "kv"} & set(made) else ("",):
-        with suppress(ValueError, RuntimeError, ZeroDivisionError):  # the number of heads does not allow it
+        with suppress(*IMPOSSIBLE):  # for this number of heads
             learned = _layout(made, spec, per_head=note == PER_HEAD)
             stages(products(learned, run.case, spec.n_heads))
             layouts[note] = learned

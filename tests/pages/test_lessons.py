@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import streamlit as st
 
-from mha_core import resources
+from mha_core import MhaError, resources
+from mha_core.differences.check import check
 from mha_core.focus.focus import Focus
 from mha_core.lessons.item import Item, Locked
 from mha_core.lessons.lesson import ANY, Lesson, shipped
 from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point, scene_of
 from pages.learn._lessons import answers, library, reveal
+from tests.differences.modules import solved
 from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS
 
@@ -378,3 +381,19 @@ def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, compo
 def test_a_word_that_the_mask_hides_is_named_as_the_reason(screen, answer, reason, opened_on, component):
     app = opened_on(PAGE, lesson="order-and-masks", screen=screen, answers=f"{screen}.en-{answer}")
     assert reason in told(component, app)[0].replace("\u2068", "").replace("\u2069", "")
+
+
+def test_the_exercise_to_download_is_one_that_the_command_beside_it_checks(opened_on, monkeypatch, tmp_path):
+    offered = {}
+    monkeypatch.setattr(
+        st, "download_button", lambda _, data, **of: offered.update({of["file_name"]: data()})
+    )
+    app = opened_on(PAGE)
+    [(name, data)] = offered.items()
+    assert any(f"`headscope check {name}`" in text.value for text in app.main.markdown)
+    file = tmp_path / name
+    file.write_bytes(data)
+    with pytest.raises(MhaError, match="NotImplementedError"):
+        check(file)
+    file.write_text(solved(data.decode()), encoding="utf-8")
+    assert check(file).equal
