@@ -271,3 +271,16 @@ def test_every_word_of_a_matrix_stands_at_its_row_and_column(student, screen):
         }).map((name) => name.textContent)"""
     )
     assert outside == []
+
+
+def test_a_worksheet_is_dark_on_white_and_a_page_on_paper_as_wide_as_its_window(visit, app):
+    page = visit(f"{app}/lessons?lesson=heads&worksheet=1", theme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    colours = "all => all.map((e) => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color])"
+    (app_ground, _), (sheet, ink) = page.locator("[data-testid=stApp], .sheet").evaluate_all(colours)
+    assert (app_ground, sheet, ink) == ("rgb(255, 255, 255)", "rgb(255, 255, 255)", "rgb(32, 36, 46)")
+    zoom = float(page.evaluate("document.documentElement.style.getPropertyValue('--paper')"))
+    assert zoom * (1440 - 160) == pytest.approx(
+        688, abs=12
+    )  # A4 between its margins; there may be a scroll bar

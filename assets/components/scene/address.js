@@ -9,6 +9,7 @@
 
 import { targetOf } from "../page/elements.js";
 import { reduceMotion } from "../streamlit/adapter.js";
+import { fitPaper } from "../streamlit/print.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { queryOf } from "./focus_link.js";
@@ -79,6 +80,7 @@ export function connect(server, setState) {
     taken = JSON.stringify(held);
     reduceMotion();
     applyOnEnter();
+    fitPaper();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
     // From the link as it was opened: Streamlit removes default values from the address, and the hash too.
