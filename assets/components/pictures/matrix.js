@@ -20,6 +20,10 @@ const SIZE = { few: 260, cell: 26 }; // pixels of all cells of a short text, and
 const PEAKS = 100; // of a row, after which its first one follows
 const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoomed into
 
+/** @param {AnyLayer} layer @param {number[]} heads @param {number} query @param {number} key */
+const meanOf = (layer, heads, query, key) =>
+  heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
+
 export class Matrix {
   map = new Heatmap();
   /** @type {WeightGrid | SentGrid | null} the weights of the heads that are on; null for none */
@@ -64,13 +68,14 @@ export class Matrix {
   /** @returns {import("./heatmap.js").Numbers} */
   get numbers() {
     const { selection, panel, pooled } = this;
+    const { heads } = selection; // found out once, not for each cell
     const layer = selection.layer(panel);
     return {
       rows: panel.tokens,
       columns: listOf(panel, "key"),
       values: pooled?.finished ?? new Float32Array(0),
       step: pooled?.step,
-      exact: (query, key) => (seenByAny(layer, selection.heads, query, key) ? this.#weight(layer, query, key) : NaN),
+      exact: (query, key) => (seenByAny(layer, heads, query, key) ? meanOf(layer, heads, query, key) : NaN),
       sum: pooled && "sum" in pooled ? pooled.sum : undefined,
       signed: false,
       end: selection.state.fitted ? this.strongest : 1,
@@ -82,12 +87,6 @@ export class Matrix {
 
   get strongest() {
     return this.pooled?.maximum ?? 0;
-  }
-
-  /** @param {AnyLayer} layer @param {number} query @param {number} key */
-  #weight(layer, query, key) {
-    const { heads } = this.selection;
-    return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
   }
 
   draw() {
@@ -193,7 +192,7 @@ export class Matrix {
       query,
       key,
       head,
-      weight: this.#weight(layer, query, key),
+      weight: meanOf(layer, heads, query, key),
       hidden: !seenByAny(layer, heads, query, key),
     };
   }

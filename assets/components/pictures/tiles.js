@@ -19,7 +19,7 @@
 
 const TILE_SIDE = 128; // values of a tile
 const TILES_KEPT = 256; // tiles
-const TILE_SLICE = 8; // milliseconds of work between two frames
+const TILE_SLICE = 6; // milliseconds of work between two frames, beside those of painting
 
 export class Tiles {
   /** @type {Map<string, Tile>} the least recently seen first */
