@@ -142,6 +142,8 @@ def test_a_sandboxed_frame_on_another_page_computes(tab, host):
     frame.locator(".view .token", has_text="小狗").first.wait_for()
     assert frame.locator("h1").inner_text() == "每个头看什么？"
     frame.locator(".share summary").click()
+    menu = frame.locator(".share .inside").bounding_box()
+    assert 0 <= menu["x"] < menu["x"] + menu["width"] <= 390
     frame.get_by_role("button", name="复制链接").click()
     link = parse_qs(urlsplit(frame.locator(".by-hand textarea").input_value()).query)  # it has no address
     assert (link["text"], link["lang"]) == (["小狗咬了[MASK]，因为它太饿了。"], ["zh"])
@@ -178,7 +180,7 @@ def test_what_if_shows_the_answer_before_and_after_and_takes_it_back(tab, writte
     numbers = page.locator(".own-row input")
     for at in range(numbers.count()):
         numbers.nth(at).fill("1" if at == 6 else "0")
-    page.get_by_role("button", name="Apply").click()
+    numbers.last.press("Enter")
     page.locator(".changes li").nth(1).wait_for()
     said = page.locator(SAID).nth(1)
     assert "street 1.00" in said.inner_text()
@@ -186,6 +188,9 @@ def test_what_if_shows_the_answer_before_and_after_and_takes_it_back(tab, writte
     page.go_back()
     page.locator(".view .head").nth(1).locator(".token", has_text="wide").wait_for()
     assert "edits" not in page.url
+    page.get_by_role("button", name="中文").press("Enter")
+    page.get_by_label("修改什么").wait_for()
+    assert page.locator(":focus").inner_text() == "中文"
 
 
 @pytest.mark.parametrize(

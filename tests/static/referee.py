@@ -45,18 +45,18 @@ const lexicon = new Lexicon(JSON.parse(new TextDecoder().decode(file("words"))))
 let [at, most] = [0, 0];
 for (const { text, link } of JSON.parse(new TextDecoder().decode(file("texts")))) {
   const { edits, refused } = readEdits(link);
-  if (refused.length || writeEdits(edits) !== link) throw new Error(`${link}: ${writeEdits(edits)}`);
+  if (refused.length) throw new Error(refused.join("; "));
   const read = new ReadSentence(model, lexicon, lexicon.cut(text), edits);
   for (const layer of read.layers)
     for (const head of layer.heads)
       for (let query = 0; query < layer.nQuery; query++)
         for (const weight of layer.row(head, query))
           most = Math.max(most, Math.abs(weight - reference[at++]));
-  for (const [layer, numbers] of read.pass.layers.entries())
+  for (const [layer, numbers] of read.layers.entries())
     for (const name of "qkv") {
       const [head, row, column] = [model.facts.h - 1, read.cut.ids.length - 1, model.dK - 1];
       const [step] = stepsToVector(read, { name, layer, head, row, column });
-      most = Math.max(most, Math.abs(step.value - numbers[name].at(-1)));
+      most = Math.max(most, Math.abs(step.value - numbers[name].data.at(-1)));
     }
   const { pieces, labels, names, ids, unknown } = read.cut;
   said.push({ pieces, labels, names, ids, unknown, special: read.special, nothing: read.nothing,
@@ -215,7 +215,7 @@ def main() -> int:
                 f'import * as m{n} from "{(scripts.FOLDER / name).as_uri()}";\n'
                 for n, name in enumerate(modules)
             )
-            names = "const { SmallModel, Lexicon, ReadSentence, readEdits, writeEdits, stepsToVector } = "
+            names = "const { SmallModel, Lexicon, ReadSentence, readEdits, stepsToVector } = "
             names += "Object.assign({}, " + ", ".join(f"m{n}" for n in range(len(modules))) + ");\n"
             start = 'import { readFileSync } from "node:fs";\n'
             start += f"const file = (name) => new Uint8Array(readFileSync(`{folder}/${{name}}`));\n"

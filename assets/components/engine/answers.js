@@ -101,21 +101,22 @@ function groupedQuestions(read, token, ofPronoun) {
  */
 function answerAbout(read, token, questions, answer, noted, texts) {
   const heads = read.headsOf(questions);
-  const best = normalized(answer[0][0]);
-  const isAsked = answer[0][1] >= LEAST_GUESS && !questions.every((question) => EVERYWHERE.has(question));
+  const [[word, share]] = answer;
+  const each = questions.map((question) => askedAbout(read, question, token, texts));
+  const asked = paragraph(each, texts);
+  if (share < LEAST_GUESS) return unsure(asked, answer, texts, heads);
+  const best = normalized(word);
+  const isAsked = !questions.every((question) => EVERYWHERE.has(question));
   const fresh = isAsked ? unknownWord(read, token, questions, best) : null;
-  const asked = paragraph(
-    questions.map((question) => askedAbout(read, question, token, texts)),
-    texts,
-  );
-  const said = told(asked, answer, texts, MIN_BESIDES, fresh === null && answer[0][1] >= SURE, heads);
+  const isSure = fresh === null && share >= SURE;
+  const words = sharesOf(answer, texts, MIN_BESIDES);
+  /** @type {AnswerText} */
+  const said = [asked, isSure ? words : fill(texts["answer.perhaps"], { words }), "", isSure, heads];
   if (!isAsked) return said;
   const notes = fresh === null ? [] : [fill(texts["answer.guess"], { word: isolated(fresh) })];
   const last = read.layers[read.layers.length - 1];
-  const keys = heads.map((head) => {
-    const row = last.row(head, token);
-    return row.indexOf(row.reduce((most, one) => Math.max(most, one)));
-  });
+  const rows = heads.map((head) => last.row(head, token));
+  const keys = rows.map((row) => row.indexOf(Math.max(...row)));
   if (keys.length && !noted.has("differs") && !keys.some((key) => read.words[key] === best)) {
     noted.add("differs");
     notes.push(fill(texts["answer.differs"], { head: heads[0] + 1, key: isolated(read.cut.labels[keys[0]]) }));
@@ -158,21 +159,6 @@ function isNoun({ lexicon, words }, token, other) {
   const isVerb = lexicon.is(word, "verb");
   if (isVerb !== names(word)) return names(word);
   return !names(other) && (lexicon.is(other, "verb") || !lexicon.number.has(other));
-}
-
-/**
- * @param {string} asked
- * @param {WordAnswer} answer
- * @param {Wording} texts
- * @param {number} least share of a further word
- * @param {boolean} sure
- * @param {number[]} heads
- * @returns {AnswerText}
- */
-function told(asked, answer, texts, least, sure, heads) {
-  if (answer[0][1] < LEAST_GUESS) return unsure(asked, answer, texts, heads);
-  const words = sharesOf(answer, texts, least);
-  return [asked, sure ? words : fill(texts["answer.perhaps"], { words }), "", sure, heads];
 }
 
 // The model does not know; its guesses stand beside that.

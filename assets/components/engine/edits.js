@@ -2,17 +2,17 @@
 // mha_core/scene/changes.py). Layers, heads and tokens count from 0 here and from 1 in a link.
 
 /**
- * Places that are null mean all of them. `values` are the weights of a row of one's own.
- * @typedef {{ kind: string, layer: number | null, heads: number[] | null, rows: number[] | null, keys: number[] | null,
- *   by: number, mask: string, values: number[] | null }} Edit
+ * Places that are null mean all of them. `values` are the weights of a row of one's own; `link` is the edit in a link.
+ * @typedef {{ link: string, kind: string, layer: number | null, heads: number[] | null, rows: number[] | null,
+ *   keys: number[] | null, by: number, mask: string, values: number[] | null }} Edit
  */
 /**
- * The rule of a layer with its edits. `visible`, `weights` and `outputs` are (head, query, key or dimension); Infinity
- * marks what keeps its computed number.
+ * The rule of a layer with its edits, as a payload has it. `visible` has a bit for each cell, each row from a byte of its
+ * own on; `weights` and `outputs` are (head, query, key or dimension), and Infinity marks what keeps its computed number.
  * @typedef {{ scale: number, temperature: number, visible: Uint8Array | null, weights: Float32Array | null,
  *   outputs: Float32Array | null }} EditedRule
  */
-/** @typedef {{ layer: number, length: number, h: number, dK: number, layers: number, isCausal: boolean }} EditedSite */
+/** @typedef {{ layer: number, length: number, h: number, dK: number, isCausal: boolean }} EditedSite */
 
 /** @type {Record<string, string[]>} each kind with its fields in a link */
 const EDIT_FIELDS = {
@@ -26,8 +26,6 @@ const EDIT_FIELDS = {
   concatenated: ["layer"],
   row: ["layer", "head", "from", "weights"],
 };
-/** @type {Edit} what a decoder hides */
-const CAUSAL = { kind: "mask", layer: null, heads: null, rows: null, keys: null, by: 1, mask: "causal", values: null };
 const MIN_BY = 0.001; // of a temperature
 const MAX_BY = 1_000_000;
 const ROW_ROUNDING = 1e-3; // of the sum of a row of given weights
@@ -48,21 +46,24 @@ const DEFAULT_MASK_SIZE = 2;
  * @param {string} link
  */
 export function readEdits(link) {
-  /** @type {Map<string, Edit>} */
-  const edits = new Map();
-  /** @type {string[]} */
-  const refused = [];
-  for (const part of link.split(";").filter(Boolean)) {
-    const edit = readEdit(part === "unordered" ? "position,code=none" : part);
-    if (edit) edits.set(JSON.stringify(edit), edit);
-    else refused.push(part);
-  }
-  return { edits: [...edits.values()], refused };
+  const parts = new Set(link.split(";").filter(Boolean));
+  const read = Array.from(parts, (part) => readEdit(part === "unordered" ? "position,code=none" : part) ?? part);
+  return {
+    edits: read.filter((one) => typeof one !== "string"),
+    refused: read.filter((one) => typeof one === "string"),
+  };
 }
 
-/** @param {string} part @returns {Edit | null} */
-function readEdit(part) {
-  const [kind, ...pairs] = part.split(",");
+// These edits and further ones, as a link writes them.
+/** @param {Edit[]} edits @param {string} link */
+export const withEdits = (edits, link) => readEdits([linkOfEdits(edits), link].join(";")).edits;
+
+/** @param {Edit[]} edits */
+export const linkOfEdits = (edits) => edits.map(({ link }) => link).join(";");
+
+/** @param {string} link @returns {Edit | null} */
+function readEdit(link) {
+  const [kind, ...pairs] = link.split(",");
   const fields = Object.hasOwn(EDIT_FIELDS, kind) ? EDIT_FIELDS[kind] : null;
   const values = new Map(pairs.map((pair) => /** @type {[string, string]} */ (pair.split("=", 2))));
   if (!fields || [...values.keys()].some((name) => !fields.includes(name))) return null;
@@ -89,50 +90,18 @@ function readEdit(part) {
     (kind === "position" && values.get("code") !== "none") ||
     (kind === "row" && !(rows?.length === 1 && given && isRowOfWeights(given)));
   if (isWrong) return null;
-  return {
-    kind,
-    layer: layer?.[0] ?? null,
-    heads: heads ?? null,
-    rows: rows ?? null,
-    keys: keys ?? null,
-    by,
-    mask,
-    values: given,
-  };
+  const place = { layer: layer?.[0] ?? null, heads: heads ?? null, rows: rows ?? null, keys: keys ?? null };
+  return { link, kind, ...place, by, mask, values: given };
 }
 
 /** @param {number[]} values */
 const isRowOfWeights = (values) =>
   values.every((one) => one >= 0) && values.reduce((sum, one) => sum + one, 0) <= 1 + ROW_ROUNDING;
 
-/** @param {Edit[]} edits */
-export const writeEdits = (edits) => edits.map(writeEdit).join(";");
-
-/** @param {Edit} edit */
-export function writeEdit({ kind, layer, heads, rows, keys, by, mask, values }) {
-  /** @param {number[] | null} places */
-  const range = (places) =>
-    places && (places.length > 1 ? `${places[0] + 1}-${places[places.length - 1] + 1}` : String(places[0] + 1));
-  /** @type {Record<string, string | null | undefined>} */
-  const written = {
-    layer: layer === null ? null : String(layer + 1),
-    head: range(heads),
-    from: range(rows),
-    to: range(keys),
-    by: String(by),
-    mask,
-    code: "none",
-    weights: values?.map((one) => String(Number(one.toFixed(4)))).join(" "),
-  };
-  return [kind, ...EDIT_FIELDS[kind].filter((name) => written[name]).map((name) => `${name}=${written[name]}`)].join(
-    ",",
-  );
-}
-
 /**
  * Does an edit name only layers, heads and tokens that are there, and no weight on a hidden cell?
  * @param {Edit} edit
- * @param {Omit<EditedSite, "layer" | "isCausal">} site
+ * @param {{ length: number, h: number, layers: number }} site
  */
 export const isEditHere = ({ layer, heads, rows, keys, values }, { length, h, layers }) =>
   (layer ?? 0) < layers &&
@@ -147,7 +116,9 @@ export const isEditHere = ({ layer, heads, rows, keys, values }, { length, h, la
  * @returns {EditedRule}
  */
 export function editRule(edits, { layer, length, h, dK, isCausal }) {
-  const here = [...(isCausal ? [CAUSAL] : []), ...edits].filter((edit) => (edit.layer ?? layer) === layer);
+  const every = isCausal ? [...readEdits("mask,mask=causal").edits, ...edits] : edits;
+  const here = every.filter((edit) => (edit.layer ?? layer) === layer);
+  const bytes = Math.ceil(length / 8); // of a row of cells
   /** @type {EditedRule} */
   const rule = { scale: dK ** -0.5, temperature: 1, visible: null, weights: null, outputs: null };
   /** @type {(edit: Edit, act: (at: number, query: number, head: number) => void) => void} each row that an edit names */
@@ -161,13 +132,13 @@ export function editRule(edits, { layer, length, h, dK, isCausal }) {
     if (edit.kind !== "cut" && edit.kind !== "mask") continue;
     const [name, size = DEFAULT_MASK_SIZE] = edit.mask.split(":");
     const keys = edit.keys && new Set(edit.keys);
-    rule.visible ??= new Uint8Array(h * length * length).fill(1);
+    rule.visible ??= new Uint8Array(h * length * bytes).fill(255);
     const { visible } = rule;
     rowsOf(edit, (at, query) => {
       for (let key = 0; key < length; key++) {
         const isHidden =
           edit.kind === "cut" ? (keys?.has(key) ?? true) : !MASK_RULES[name](query, key, Number(size), length);
-        if (isHidden) visible[at * length + key] = 0;
+        if (isHidden) visible[at * bytes + (key >> 3)] &= ~(128 >> (key & 7));
       }
     });
   }
@@ -175,13 +146,11 @@ export function editRule(edits, { layer, length, h, dK, isCausal }) {
     rule.weights ??= new Float32Array(h * length * length).fill(Infinity);
     const { weights, visible } = rule;
     rowsOf(edit, (at) => {
-      const row = visible?.subarray(at * length, (at + 1) * length) ?? new Uint8Array(length).fill(1);
-      const seen = Math.max(
-        1,
-        row.reduce((sum, one) => sum + one, 0),
+      const row = Array.from({ length }, (_, key) =>
+        !visible || visible[at * bytes + (key >> 3)] & (128 >> (key & 7)) ? 1 : 0,
       );
-      for (let key = 0; key < length; key++)
-        weights[at * length + key] = edit.values ? edit.values[key] : row[key] / seen;
+      const seen = Math.max(1, row.filter(Boolean).length);
+      weights.set(edit.values ?? row.map((one) => one / seen), at * length);
     });
   }
   for (const edit of here.filter(({ kind }) => kind === "off")) {

@@ -1,10 +1,10 @@
 // A small model in the browser: one pass of a sentence, with edits, and its answers (mha_core/training/model.py). Numbers
 // are added up in double precision and kept in single precision, so they differ from torch's by rounding alone.
+import { Layer } from "../numbers/payload.js";
 import { required } from "../page/elements.js";
 import { editRule } from "./edits.js";
 
 /** @typedef {import("./edits.js").Edit} Edit */
-/** @typedef {import("./edits.js").EditedRule} EditedRule */
 /**
  * The header of a model's part (mha_core/static/parts.py). `scores` has for each question the share of right answers.
  * @typedef {object} ModelFacts
@@ -25,9 +25,8 @@ import { editRule } from "./edits.js";
  * @property {Record<string, number[]>} shapes of its tensors, in their order
  */
 /**
- * One layer of a pass: its input x, q, k and v of each head, the rule with its edits, and what the heads give.
- * @typedef {{ x: Float32Array, q: Float32Array, k: Float32Array, v: Float32Array, lse: Float32Array,
- *   heads: Float32Array, kvHeads: number, rule: EditedRule }} LayerPass
+ * One layer of a pass: its input x, the layer as pictures draw it, and what its heads give, (query, head · d_v).
+ * @typedef {{ x: Float32Array, layer: Layer, heads: Float32Array }} LayerPass
  */
 /** @typedef {{ layers: LayerPass[], x: Float32Array, length: number }} Pass `x` before the last layer */
 
@@ -122,10 +121,9 @@ export class SmallModel {
     const { facts, dK, isDecoder: isCausal } = this;
     const name = `layers.${number}.attention`;
     const x = this.norm(stream, `layers.${number}.norm`);
-    const [q, k, v] = this.isLatent ? this.#latent(x, name) : this.#projected(x, name);
-    const kvHeads = k.length / length / dK;
-    const rule = editRule(edits, { layer: number, length, h: facts.h, dK, layers: facts.layers.length, isCausal });
-    return { x, q, k, v, kvHeads, rule, ...attended(q, k, v, rule, length, facts.h, dK) };
+    const vectors = this.isLatent ? this.#latent(x, name) : this.#projected(x, name);
+    const rule = editRule(edits, { layer: number, length, h: facts.h, dK, isCausal });
+    return { x, ...attended(number, vectors, rule, length, facts.h, dK) };
   }
 
   /** @param {Float32Array} x @param {string} name */
@@ -250,72 +248,55 @@ function product(x, weight, bias, nIn, nOut) {
 }
 
 /**
- * Softmax and mixture of each head. The sums of rows are kept as logarithms, (head, query); `heads` is the concatenation
- * of outputs, (query, head · d_v).
- * @param {Float32Array} q
- * @param {Float32Array} k
- * @param {Float32Array} v
- * @param {EditedRule} rule
+ * The layer of these q, k and v of each head under a rule. The layer computes weights and outputs, once it has the
+ * logarithm of the sum of each row.
+ * @param {number} number
+ * @param {Float32Array[]} vectors
+ * @param {import("./edits.js").EditedRule} rule
  * @param {number} length
  * @param {number} h
- * @param {number} width
+ * @param {number} dK
  */
-function attended(q, k, v, { scale, temperature, visible, weights, outputs }, length, h, width) {
-  const lse = new Float32Array(h * length);
-  const heads = new Float32Array(length * h * width);
-  const row = new Float64Array(length);
-  const share = (h * length * width) / k.length; // heads that share keys and values
-  for (let head = 0; head < h; head++) {
-    const kv = Math.floor(head / share);
+function attended(number, [q, k, v], { scale, temperature, visible, weights, outputs }, length, h, dK) {
+  const kvHeads = k.length / length / dK;
+  const lse = new Float64Array(h * length);
+  /** @type {(data: Uint8Array | Float32Array | Float64Array | null, ...shape: number[]) => import("../numbers/payload.js").Tensor | null} */
+  const tensor = (data, ...shape) => data && { shape, data };
+  /** @type {Partial<Record<import("../numbers/payload.js").ArrayName, ReturnType<typeof tensor>>>} */
+  const tensors = {
+    q: tensor(q, h, length, dK),
+    k: tensor(k, kvHeads, length, dK),
+    v: tensor(v, kvHeads, length, dK),
+    lse: tensor(lse, h, length),
+    patched_weights: tensor(weights, h, length, length),
+    patched_outputs: tensor(outputs, h, length, dK),
+    visible: tensor(visible, h, length, Math.ceil(length / 8)),
+  };
+  const heads = [...Array(h).keys()];
+  const kv = heads.map((head) => Math.floor((head * kvHeads) / h));
+  const described = { number, heads, n_heads: h, scale, soft_cap: null, temperature, kv };
+  const layer = new Layer(described, (name) => tensors[name] ?? null);
+  const outputsOfHeads = new Float32Array(q.length);
+  const logits = new Float64Array(length);
+  for (const head of heads)
     for (let query = 0; query < length; query++) {
-      const [at, from] = [head * length + query, (head * length + query) * width];
-      let largest = -Infinity;
-      for (let key = 0; key < length; key++) {
-        if (visible && !visible[at * length + key]) {
-          row[key] = -Infinity;
-          continue;
-        }
-        let dot = 0;
-        for (let i = 0, to = (kv * length + key) * width; i < width; i++) dot += q[from + i] * k[to + i];
-        row[key] = (dot * scale) / temperature;
-        if (row[key] > largest) largest = row[key];
-      }
-      let sum = 0;
-      for (let key = 0; key < length; key++) sum += Math.exp(row[key] - largest) || 0;
-      lse[at] = largest + Math.log(sum);
-      for (let key = 0; key < length; key++) {
-        const own = sum ? (Math.exp(row[key] - largest) || 0) / sum : 0;
-        const patched = weights ? weights[at * length + key] : Infinity;
-        row[key] = patched === Infinity ? own : patched;
-      }
-      for (let i = 0; i < width; i++) {
-        let mixture = 0;
-        for (let key = 0; key < length; key++) mixture += row[key] * v[(kv * length + key) * width + i];
-        const patched = outputs ? outputs[at * width + i] : Infinity;
-        heads[(query * h + head) * width + i] = patched === Infinity ? mixture : patched;
-      }
+      for (let key = 0; key < length; key++)
+        logits[key] = layer.sees(head, query, key) ? layer.logit(head, query, key) : -Infinity;
+      const largest = Math.max(...logits);
+      const sum = logits.reduce((all, one) => all + (Math.exp(one - largest) || 0), 0);
+      lse[head * length + query] = largest + Math.log(sum);
+      outputsOfHeads.set(layer.output(head, query), (query * h + head) * dK);
     }
-  }
-  return { lse, heads };
+  return { layer, heads: outputsOfHeads };
 }
 
 /** @param {number} x */
 const gelu = (x) => 0.5 * x * (1 + errorFunction(x * Math.SQRT1_2));
 
-// erf: its series near 0, else its continued fraction (Abramowitz and Stegun 1964, 7.1.5 and 7.1.14).
+// erf, ±1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
 /** @param {number} x */
 function errorFunction(x) {
-  const size = Math.abs(x);
-  if (size > 6) return Math.sign(x);
-  let value = 0;
-  if (size < 2.5) {
-    let term = size;
-    for (let n = 1; Math.abs(term) > 1e-12; n++) {
-      value += term / (2 * n - 1);
-      term *= (-size * size) / n;
-    }
-    return (Math.sign(x) * 2 * value) / Math.sqrt(Math.PI);
-  }
-  for (let n = 24; n > 0; n--) value = n / 2 / (size + value);
-  return Math.sign(x) * (1 - Math.exp(-size * size) / Math.sqrt(Math.PI) / (size + value));
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const sum = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
+  return Math.sign(x) * (1 - sum * Math.exp(-x * x));
 }

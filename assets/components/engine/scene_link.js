@@ -1,13 +1,12 @@
 // The link of a scene, as the app writes it (mha_core/scene/link.py), as far as a page with small models can show it.
-import { numberOf } from "../scene/focus_link.js";
-import { DEFAULTS, FIELDS, OF_HEADS, WITH_HEADS } from "../scene/schema.js";
-import { readEdits } from "./edits.js";
+import { focusOfLink, namesHeads, numberOf } from "../scene/focus_link.js";
+import { OF_HEADS } from "../scene/schema.js";
+import { linkOfEdits, readEdits } from "./edits.js";
 import { HIDDEN_MARK } from "./lexicon.js";
 
 /** @typedef {import("./edits.js").Edit} Edit */
 /** @typedef {{ text: string, twin?: string, token: string }} Example */
 /** @typedef {{ name: string, language: string, architecture: string, h: number, d_model: number }} ModelName */
-/** @typedef {Record<keyof typeof DEFAULTS, string>} FocusFields */
 /**
  * The scene on screen, as far as a page with small models has one.
  * @typedef {object} PageScene
@@ -17,7 +16,7 @@ import { HIDDEN_MARK } from "./lexicon.js";
  * @property {number} h
  * @property {number} d_model
  * @property {Edit[]} edits
- * @property {FocusFields} focus
+ * @property {import("../scene/focus_link.js").LinkFocus} focus
  */
 /** @typedef {[key: string, values: Record<string, string | number>]} LinkNote a text on what a link has and this page lacks */
 
@@ -80,18 +79,11 @@ export function readScene(query, { example, english, edition }) {
   const { edits, refused } = readEdits(link.get("edits") ?? "");
   if (refused.length) notes.push(["static.edits", { changes: refused.join("; "), ...command }]);
   const text = link.get("text") || example.text;
-  const focus = /** @type {FocusFields} */ (
-    Object.fromEntries(FIELDS.map((field) => [field, link.get(field) ?? DEFAULTS[field]]))
-  );
-  if (!link.has("token") && text === example.text) focus.token = example.token;
   const isOther = (link.get("weights") ?? edition) !== edition;
-  const namesHeads =
-    OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
-  if (isOther && namesHeads) {
-    for (const name of OF_HEADS)
-      focus[/** @type {keyof typeof DEFAULTS} */ (name)] = DEFAULTS[/** @type {keyof typeof DEFAULTS} */ (name)];
-    notes.push(["static.weights", {}]);
-  }
+  if (isOther && namesHeads(link)) notes.push(["static.weights", {}]);
+  if (isOther) for (const name of OF_HEADS) link.delete(name);
+  const focus = focusOfLink(link);
+  if (!link.has("token") && text === example.text) focus.token = example.token;
   /** @type {PageScene} */
   const scene = {
     text,
@@ -108,17 +100,16 @@ export function readScene(query, { example, english, edition }) {
 /**
  * The fields of a scene in its link, besides those of its focus, which `queryOf` of scene/focus_link.js adds.
  * @param {PageScene} scene
- * @param {string} edits as the link writes them
  * @param {Example} english the sentence of the app's own defaults
  * @param {string} language that was chosen, "" where the browser decides
  */
-export function sceneQuery({ text, twin, architecture, h, d_model: width }, edits, english, language) {
+export function sceneQuery({ text, twin, architecture, h, d_model: width, edits }, english, language) {
   const link = new URLSearchParams({ text });
   if (twin !== twinOf(text, english)) link.set("twin", twin);
   if (architecture !== "glass-box") link.set("architecture", architecture);
   if (h !== 4) link.set("h", String(h));
   if (width !== 64) link.set("d_model", String(width));
-  if (edits) link.set("edits", edits);
+  if (edits.length) link.set("edits", linkOfEdits(edits));
   if (language) link.set("lang", language);
   return link.toString();
 }

@@ -1,13 +1,11 @@
 // A sentence read by a small model: its tokens, its layers as the pictures draw them, and the model's answers
 // (mha_core/sources/mini.py).
-import { Layer } from "../numbers/payload.js";
 import { isEditHere } from "./edits.js";
 import { HIDDEN_MARK, normalized, START } from "./lexicon.js";
 
 /** @typedef {import("./lexicon.js").Lexicon} Lexicon */
 /** @typedef {import("./lexicon.js").CutText} CutText */
 /** @typedef {import("./model.js").SmallModel} SmallModel */
-/** @typedef {import("./model.js").LayerPass} LayerPass */
 /** @typedef {import("./edits.js").Edit} Edit */
 /** @typedef {[word: string, share: number][]} WordAnswer the most probable words */
 
@@ -39,11 +37,11 @@ export class ReadSentence {
       const own = QUESTION_ORDER.filter((question) => facts.questions[question]?.includes(head));
       return own.length || model.isDecoder ? own : [GUESSING];
     });
-    const site = { length: cut.ids.length, h: facts.h, dK: model.dK, layers: facts.layers.length };
+    const site = { length: cut.ids.length, h: facts.h, layers: facts.layers.length };
     this.edits = edits.filter((edit) => isEditHere(edit, site));
     const pass = model.pass(cut.ids, this.edits);
     this.pass = pass;
-    this.layers = pass.layers.map((layer, number) => drawable(layer, number, site));
+    this.layers = pass.layers.map(({ layer }) => layer);
     const spelled = spelling(cut);
     const tokens = cut.ids.map((_, at) => at).slice(1); // [CLS] is asked nothing
     /** @type {Map<string, (WordAnswer | null)[]>} */
@@ -66,8 +64,12 @@ export class ReadSentence {
 
   // Does a row of one's own put weight on a cell that another change hides? There the cell stays hidden.
   get clashes() {
-    return this.pass.layers.some(({ rule: { visible, weights } }) =>
-      Boolean(visible && weights?.some((weight, at) => weight > 0 && weight < Infinity && !visible[at])),
+    const { length } = this.words;
+    return this.layers.some((layer) =>
+      layer.patchedWeights?.data.some((weight, at) => {
+        const [head, query, key] = [Math.floor(at / length ** 2), Math.floor(at / length) % length, at % length];
+        return weight > 0 && weight < Infinity && !layer.sees(head, query, key);
+      }),
     );
   }
 
@@ -91,10 +93,9 @@ export class ReadSentence {
   get nothing() {
     if (this.model.isDecoder) return [];
     const { pieces } = this.cut;
-    const given = this.pass.layers[this.pass.layers.length - 1].rule.outputs;
-    const size = pieces.length * this.model.dK;
+    const last = this.layers[this.layers.length - 1];
     return this.asks.map((asks, head) => {
-      const isOff = given?.subarray(head * size, (head + 1) * size).every((one) => one === 0);
+      const isOff = last.isPatchedOutput(head, 0, 0);
       /** @param {number} at */
       const isFound = (at) =>
         isOff ||
@@ -129,51 +130,9 @@ function spelling({ ids, pieces }) {
   return spelled;
 }
 
-/** @param {number[]} chances @param {string[]} words @returns {WordAnswer} */
-function mostProbable(chances, words) {
-  const left = [...chances];
-  return Array.from({ length: Math.min(MOST_ANSWERS, left.length) }, () => {
-    let best = 0;
-    for (let at = 1; at < left.length; at++) if (left[at] > left[best]) best = at;
-    left[best] = -1;
-    return [words[best], chances[best]];
-  });
-}
-
-/**
- * A layer as the pictures draw it.
- * @param {LayerPass} pass
- * @param {number} number
- * @param {{ length: number, h: number, dK: number }} site
- */
-function drawable({ q, k, v, lse, kvHeads, rule }, number, { length, h, dK }) {
-  const share = h / kvHeads;
-  const heads = [...Array(h).keys()];
-  /** @type {(data: Float32Array | Uint8Array | null, ...shape: number[]) => import("../numbers/payload.js").Tensor | null} */
-  const tensor = (data, ...shape) => data && { shape, data };
-  /** @type {Partial<Record<import("../numbers/payload.js").ArrayName, import("../numbers/payload.js").Tensor | null>>} */
-  const tensors = {
-    q: tensor(q, h, length, dK),
-    k: tensor(k, kvHeads, length, dK),
-    v: tensor(v, kvHeads, length, dK),
-    lse: tensor(lse, h, length),
-    patched_weights: tensor(rule.weights, h, length, length),
-    patched_outputs: tensor(rule.outputs, h, length, dK),
-    visible: tensor(rule.visible && packedBits(rule.visible, length), h, length, Math.ceil(length / 8)),
-  };
-  const described = { number, heads, n_heads: h, scale: rule.scale, soft_cap: null, temperature: rule.temperature };
-  const kv = heads.map((head) => Math.floor(head / share));
-  return new Layer({ ...described, kv }, (name) => tensors[name] ?? null);
-}
-
-// A bit for each cell, each row from a byte of its own on.
-/** @param {Uint8Array} cells @param {number} width */
-function packedBits(cells, width) {
-  const bytes = Math.ceil(width / 8);
-  const packed = new Uint8Array((cells.length / width) * bytes);
-  for (let at = 0; at < cells.length; at++) {
-    const [row, column] = [Math.floor(at / width), at % width];
-    if (cells[at]) packed[row * bytes + (column >> 3)] |= 128 >> (column & 7);
-  }
-  return packed;
-}
+/** @type {(chances: number[], words: string[]) => WordAnswer} */
+const mostProbable = (chances, words) =>
+  [...chances.keys()]
+    .sort((a, b) => chances[b] - chances[a])
+    .slice(0, MOST_ANSWERS)
+    .map((at) => [words[at], chances[at]]);

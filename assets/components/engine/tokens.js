@@ -99,13 +99,12 @@ export function labelsOf(pieces) {
 }
 
 /**
- * The position of the token that a word names, -1 for none; of several the first if `first` is wanted, else -1.
+ * The position of the one token that a word names, else -1.
  * @param {string[]} pieces
  * @param {string[]} labels
  * @param {string} word
- * @param {boolean} first
  */
-export function placeOfWord(pieces, labels, word, first) {
+function placeOfWord(pieces, labels, word) {
   const form = word.normalize("NFC");
   const labelled = labels.indexOf(form);
   if (labelled >= 0) return labelled;
@@ -115,7 +114,7 @@ export function placeOfWord(pieces, labels, word, first) {
     /** @param {string} name */
     const places = (name) => [...every.keys()].filter((at) => every[at] === name);
     const found = places(form);
-    if (found.length) return found.length === 1 || first ? found[0] : -1;
+    if (found.length) return found.length === 1 ? found[0] : -1;
     const numbered = stem ? places(stem) : [];
     if (numbered.length)
       return (nth.length <= 9 && numbered[Number(nth) - 1]) || (numbered[0] === 0 && Number(nth) === 1 ? 0 : -1);
@@ -135,7 +134,7 @@ export function namesOfTokens(pieces, labels) {
   /** @param {string} name */
   const isName = (name) => name !== "" && !/^\p{Nd}+$/u.test(name) && !/\s/.test(name);
   /** @param {string} name */
-  const named = (name) => (isName(name) ? placeOfWord(pieces, labels, name, false) : -1);
+  const named = (name) => (isName(name) ? placeOfWord(pieces, labels, name) : -1);
   return pieces.map((piece, at) => {
     const form = piece.normalize("NFC").replace(SPACE_MARKS, "");
     const nth = (count.get(form) ?? 0) + 1;

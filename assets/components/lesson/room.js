@@ -1,6 +1,6 @@
 // The data of a room in the browser: the token of its student, a record to take along when the room is gone, and the
 // answers that wait until the room names them as kept. A browser without storage has all of it until the page is left.
-import { keepUnder, keptUnder } from "./progress.js";
+import { keepUnder, keptUnder } from "../page/kept.js";
 
 /**
  * A lesson of the room, with the number of screens before it and of its own.

@@ -2,9 +2,9 @@
 // browser holds, and the answers that wait here, until the room names them as kept; it asks the page anew when the
 // teacher has changed the room.
 import { elementIn, make, makeButton, makeLink, renew } from "../page/elements.js";
+import { isKept } from "../page/kept.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
-import { isKept } from "./progress.js";
 import { qrPicture } from "./qr.js";
 import { callRoomFollowers, followRoom, heldOf, holdOf, release, roomKey } from "./room.js";
 

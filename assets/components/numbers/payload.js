@@ -10,7 +10,7 @@ const ROWS_KEPT = 512; // rows that are remembered
 const opened = new WeakMap();
 
 /** @typedef {import("./blobs.js").Bytes} Bytes */
-/** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array }} Tensor */
+/** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array | Float64Array }} Tensor */
 /** @typedef {{ scale: number, cap: number | null, temperature: number }} Rule */
 /**
  * @typedef {{ title: string, tokens: string[], keys: string[], names: string[], keyNames: string[],
@@ -232,17 +232,17 @@ export class Layer {
   // The output of a query: Σ weight · v. Float32Array of d_v.
   /** @param {number} head @param {number} query */
   output(head, query) {
-    const mixture = new Float32Array(required(this.v, "values").shape[2]);
-    this.row(head, query).forEach((weight, key) => {
-      if (weight)
-        this.vector("v", head, key).forEach((value, d) => {
-          mixture[d] += weight * value;
-        });
-    });
+    const { shape, data } = required(this.v, "values");
+    const [, nKey, width] = shape;
     const place = this.#placeOf(head);
-    return mixture.map((value, d) => {
+    const row = this.row(head, query);
+    return Float32Array.from({ length: width }, (_, d) => {
       const patched = this.#at(this.patchedOutputs, place, query, d);
-      return patched === Infinity ? value : patched;
+      if (patched !== Infinity) return patched;
+      let mixture = 0;
+      for (let key = 0, at = this.kv[place] * nKey * width + d; key < nKey; key++, at += width)
+        if (row[key]) mixture += row[key] * data[at];
+      return mixture;
     });
   }
 

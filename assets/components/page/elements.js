@@ -71,6 +71,49 @@ export function makeButton(text, className, act) {
   return button;
 }
 
+/**
+ * A field in which one of several values is chosen.
+ * @param {string} label
+ * @param {string[]} values
+ * @param {string | undefined} chosen
+ * @param {(value: string) => void} act
+ */
+export function makeChoice(label, values, chosen, act, wordOf = (/** @type {string} */ value) => value) {
+  const select = make("select");
+  select.append(...values.map((value) => new Option(wordOf(value), value, false, value === chosen)));
+  select.onchange = () => act(select.value);
+  const field = make("label");
+  field.append(make("span", "", label), select);
+  return field;
+}
+
+/**
+ * A menu below a summary. It closes with Escape, and when something else is pressed or gets the keyboard.
+ * @param {string} className
+ * @param {(Node | string)[]} summary
+ * @param {Element} inside
+ */
+export function makeMenu(className, summary, inside) {
+  const [box, name] = [make("details", className), make("summary")];
+  name.append(...summary);
+  box.append(name, inside);
+  box.onkeydown = (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    event.stopPropagation();
+    box.open = false;
+    name.focus();
+  };
+  /** @param {Event} event */
+  const leave = (event) => {
+    if (!event.composedPath().includes(box)) box.open = false;
+  };
+  box.addEventListener("toggle", () => {
+    for (const act of ["pointerdown", "focusin"])
+      window[box.open ? "addEventListener" : "removeEventListener"](act, leave, true);
+  });
+  return box;
+}
+
 // A sentence in pieces, every other of which is emphasized.
 /**
  * @template {keyof HTMLElementTagNameMap} Name

@@ -1,13 +1,15 @@
 // The page What if where the browser computes: a change is chosen, listed and taken back here; the sentence before and
 // after it is drawn beside each other.
-import { make, makeButton, renew } from "./elements.js";
+import { withEdits } from "../engine/edits.js";
+import { make, makeButton, makeChoice, renew } from "./elements.js";
 import { fill, isolated } from "./wording.js";
 
 /** @typedef {import("../engine/edits.js").Edit} Edit */
 /** @typedef {import("../engine/sentence.js").ReadSentence} ReadSentence */
 /** @typedef {import("../view/selection.js").Selection} Selection */
 
-/** @type {Record<string, ("layer" | "head" | "from" | "to")[]>} */
+const PLACES = /** @type {const} */ (["layer", "head", "from", "to"]); // as a link orders them
+/** @type {Record<string, (typeof PLACES)[number][]>} */
 const FIELDS_OF_KIND = {
   cut: ["from", "to", "layer", "head"],
   hide: ["to", "layer", "head"],
@@ -35,14 +37,16 @@ export class Experiment {
     this.change = change;
     this.root = make("details", "experiment");
     this.summary = make("summary");
-    this.form = make("form", "choice");
+    this.form = Object.assign(make("form"), { noValidate: true });
+    this.choice = make("div", "choice");
     this.numbers = make("div", "own-row");
     this.list = make("ul", "changes");
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.#apply();
     };
-    this.root.append(this.summary, this.form, this.numbers, this.list);
+    this.form.append(this.choice, this.numbers);
+    this.root.append(this.summary, this.form, this.list);
     this.root.ontoggle = () => this.root.open && this.#build();
   }
 
@@ -50,6 +54,7 @@ export class Experiment {
   speak(texts) {
     this.texts = texts;
     this.summary.textContent = texts["what_if.heading"];
+    if (this.root.open) this.#build();
   }
 
   // The sentence without changes, and those in effect.
@@ -66,9 +71,9 @@ export class Experiment {
       item.append(lift);
       return item;
     });
-    const reset = makeButton(this.texts["what_if.reset"], "alone", () => this.change([]));
-    renew(this.list, edits.length > 1 ? [...items, make("li")] : items);
-    if (edits.length > 1) this.list.lastElementChild?.append(reset);
+    const reset = make("li");
+    reset.append(makeButton(this.texts["what_if.reset"], "alone", () => this.change([])));
+    renew(this.list, edits.length > 1 ? [...items, reset] : items);
     this.list.hidden = !edits.length;
   }
 
@@ -79,16 +84,13 @@ export class Experiment {
     if (!read) return;
     const query = selection.single?.side === "query" ? selection.single.token : null;
     const { chosenHead } = selection;
-    const layer = Math.min(selection.state.layer, read.layers.length - 1);
+    const { layer } = selection.state;
     const place = JSON.stringify([query, chosenHead, layer, read.cut.text]);
     if (place === this.place) return;
     this.place = place;
-    const from = query ?? 0;
-    const row = read.layers[layer].row(
-      Math.min(chosenHead, read.model.facts.h - 1),
-      Math.min(from, read.cut.ids.length - 1),
-    );
-    const to = row.indexOf(row.reduce((most, one) => Math.max(most, one)));
+    const from = Math.min(query ?? 0, read.words.length - 1); // of the other sentence there may be more
+    const row = read.layers[layer].row(chosenHead, from);
+    const to = row.indexOf(Math.max(...row));
     Object.assign(values, {
       from: String(from + 1),
       to: String(to + 1),
@@ -102,32 +104,28 @@ export class Experiment {
   #build() {
     const { read, texts, values } = this;
     if (!read) return;
-    /** @type {(label: string, options: [value: string, word: string][], value: string, act: (value: string) => void) => HTMLElement} */
-    const choice = (label, options, value, act) => {
-      const select = make("select");
-      select.append(...options.map(([own, word]) => new Option(word, own, false, own === value)));
-      select.onchange = () => {
-        act(select.value);
+    const isRow = this.kind === "row"; // of one head of one layer
+    if (isRow) for (const name of ["layer", "head"]) values[name] ||= "1";
+    const words = read.cut.labels.map(isolated);
+    const counts = { from: words.length, to: words.length, layer: read.layers.length, head: read.model.facts.h };
+    const fields = FIELDS_OF_KIND[this.kind].map((name) => {
+      const isPlace = name === "layer" || name === "head";
+      const numbers = Array.from({ length: counts[name] }, (_, at) => String(at + 1));
+      /** @param {string} value */
+      const choose = (value) => {
+        values[name] = value;
+        this.row = null;
         this.#build();
       };
-      const field = make("label", "size");
-      field.append(make("span", "", label), select);
-      return field;
-    };
-    /** @param {number} count @returns {[string, string][]} */
-    const counted = (count) => Array.from({ length: count }, (_, at) => [String(at + 1), String(at + 1)]);
-    /** @type {[string, string]} */
-    const all = [EVERY, texts["what_if.all"]];
-    /** @type {[string, string][]} */
-    const words = read.cut.labels.map((label, at) => [String(at + 1), isolated(label)]);
-    const isRow = this.kind === "row"; // of one head of one layer
-    const [layers, heads] = [counted(read.layers.length), counted(read.model.facts.h)];
-    /** @type {Record<string, [string, string][]>} */
-    const options = {
-      from: words,
-      to: words,
-      layer: isRow ? layers : [all, ...layers],
-      head: isRow ? heads : [all, ...heads],
+      /** @param {string} value */
+      const wordOf = (value) => (isPlace ? value || texts["what_if.all"] : words[Number(value) - 1]);
+      const offered = isPlace && !isRow ? [EVERY, ...numbers] : numbers;
+      return makeChoice(texts[`what_if.${name}`], offered, values[name], choose, wordOf);
+    });
+    /** @param {string} value */
+    const choose = (value) => {
+      this.kind = value;
+      this.#build();
     };
     /** @type {Record<string, string>} */
     const kinds = {
@@ -136,18 +134,9 @@ export class Experiment {
       off: texts["what_if.off"],
       row: texts["static.row"],
     };
-    if (isRow) for (const name of ["layer", "head"]) values[name] ||= "1";
-    const fields = FIELDS_OF_KIND[this.kind].map((name) =>
-      choice(texts[`what_if.${name}`], options[name], values[name], (value) => {
-        values[name] = value;
-        this.row = null;
-      }),
-    );
-    const kind = choice(texts["what_if.kind"], Object.entries(kinds), this.kind, (value) => {
-      this.kind = value;
-    });
+    const kind = makeChoice(texts["what_if.kind"], Object.keys(kinds), this.kind, choose, (name) => kinds[name]);
     const apply = Object.assign(make("button", "primary", texts["what_if.apply"]), { type: "submit" });
-    renew(this.form, [kind, ...fields, apply]);
+    renew(this.choice, [kind, ...fields, apply]);
     this.#buildRow(isRow);
   }
 
@@ -180,31 +169,16 @@ export class Experiment {
   }
 
   #apply() {
-    const { kind, values, read } = this;
-    if (!read) return;
-    /** @param {string} name */
-    const place = (name) =>
-      FIELDS_OF_KIND[kind].some((one) => one === name) && values[name] ? Number(values[name]) - 1 : null;
-    /** @param {string} name */
-    const places = (name) => {
-      const at = place(name);
-      return at === null ? null : [at];
-    };
-    const sum = this.row?.reduce((all, one) => all + one, 0) ?? 0;
+    const { kind, row, values } = this;
+    const sum = row?.reduce((all, one) => all + one, 0) ?? 0;
     if (kind === "row" && !sum) return;
-    /** @type {Edit} */
-    const edit = {
-      kind: kind === "hide" ? "cut" : kind,
-      layer: place("layer"),
-      heads: places("head"),
-      rows: places("from"),
-      keys: places("to"),
-      by: 1,
-      mask: "",
-      values: kind === "row" && this.row ? this.row.map((one) => Math.floor((one / sum) * 10_000) / 10_000) : null,
-    };
-    const others = this.edits.filter((one) => JSON.stringify(one) !== JSON.stringify(edit));
-    this.change([...others, edit]);
+    const named = PLACES.filter((name) => FIELDS_OF_KIND[kind].includes(name) && values[name]);
+    const shares = kind === "row" && row?.map((one) => Math.floor((one / sum) * 10_000) / 10_000);
+    const fields = [
+      ...named.map((name) => `${name}=${values[name]}`),
+      ...(shares ? [`weights=${shares.join(" ")}`] : []),
+    ];
+    this.change(withEdits(this.edits, [kind === "hide" ? "cut" : kind, ...fields].join(",")));
   }
 
   /** @param {Edit} edit @param {ReadSentence} read */

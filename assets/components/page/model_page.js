@@ -1,7 +1,7 @@
 // A page that computes: type a sentence and see every head of a small model, with no server. The engine (engine/) has the
 // model, the head view draws; this file holds the scene, its fields and its address.
 import { answersInWords, firstToken, headWithAnswer } from "../engine/answers.js";
-import { writeEdit, writeEdits } from "../engine/edits.js";
+import { linkOfEdits, withEdits } from "../engine/edits.js";
 import { HIDDEN_MARK, Lexicon, languageOf } from "../engine/lexicon.js";
 import { SmallModel } from "../engine/model.js";
 import { modelNamed, nearestModel, readScene, sceneQuery } from "../engine/scene_link.js";
@@ -10,8 +10,9 @@ import { stepsToVector } from "../engine/vector_steps.js";
 import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
 import { DEFAULTS } from "../scene/schema.js";
 import { showView } from "../view/head_view.js";
-import { make, makeButton, makeSvg, renew, targetOf } from "./elements.js";
+import { make, makeButton, makeChoice, makeMenu, makeSvg, renew, required } from "./elements.js";
 import { Experiment } from "./experiment.js";
+import { keepUnder, keptUnder } from "./kept.js";
 import { bytesOfPart, partAsJson, partsLike } from "./parts.js";
 import { showShareMenu } from "./share_menu.js";
 import { oneTabStop } from "./tab_stop.js";
@@ -40,26 +41,20 @@ export async function openModelPage(root) {
   /** @type {PageWords} */
   const words = await partAsJson("texts");
   const names = partsLike(/-h\d+-d\d+$/);
-  const [link = ""] = await Promise.all(
-    partsLike(/^link$/).map(async (name) => new TextDecoder().decode(await bytesOfPart(name))),
-  );
+  const link = partsLike(/^link$/).length ? new TextDecoder().decode(await bytesOfPart("link")) : "";
   const page = new ModelPage(root, words, names.map(modelNamed));
   await page.open(location.search.slice(1) || link);
 }
 
 class ModelPage {
-  /** @type {Map<string, SmallModel>} */
+  /** @type {Map<string, { model: SmallModel, lexicon: Lexicon }>} that have arrived, by their names */
   models = new Map();
-  /** @type {Map<string, Lexicon>} */
-  lexicons = new Map();
   /** @type {ReadSentence[]} what is drawn */
   reads = [];
   /** @type {LinkNote[]} */
   notes = [];
   shown = ""; // the language of the page
   chosen = ""; // the one that its reader chose
-  /** @type {WeakMap<ReadSentence, { texts: Record<string, string>, said: ReturnType<typeof answersInWords> }>} */
-  answers = new WeakMap();
   isNew = false; // is the text another one than before?
   isDrawing = false;
   sized = ""; // the model that the fields of sizes offer
@@ -80,7 +75,7 @@ class ModelPage {
     this.scene = readScene("", this.here).scene;
     this.top = make("header", "top");
     this.fields = make("section", "fields");
-    this.sizes = make("div");
+    this.sizes = make("div", "sizes");
     this.said = make("p", "said");
     this.said.setAttribute("role", "status");
     this.title = make("div", "question");
@@ -91,10 +86,6 @@ class ModelPage {
     root.replaceChildren(this.top, this.fields, this.said, this.title, this.experiment.root, this.view, this.about);
     window.addEventListener("popstate", () => this.open(location.search.slice(1)));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
-    window.addEventListener("pointerdown", (event) => {
-      for (const menu of this.sizes.querySelectorAll(".menu[open]"))
-        if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
-    });
     // Links of the view to the page What if of the app: this page computes it in place.
     this.view.addEventListener("click", (event) => {
       const link = event
@@ -103,8 +94,8 @@ class ModelPage {
       if (!(link instanceof HTMLAnchorElement)) return;
       event.preventDefault();
       this.experiment.root.open = true;
-      const [edit] = readScene(new URL(link.href).search.slice(1), this.here).scene.edits.slice(-1);
-      this.change({ edits: [...this.scene.edits.filter((one) => writeEdit(one) !== writeEdit(edit)), edit] });
+      const [edit = ""] = new URL(link.href).searchParams.get("edits")?.split(";").slice(-1) ?? [];
+      this.change({ edits: withEdits(this.scene.edits, edit) });
     });
   }
 
@@ -129,7 +120,12 @@ class ModelPage {
   async open(query) {
     clearTimeout(this.pause);
     const asked = new URLSearchParams(query).get("lang") ?? "";
-    const preferred = [asked, remembered(), ...navigator.languages.map((tag) => tag.split("-")[0]), "en"];
+    const preferred = [
+      asked,
+      keptUnder(CHOSEN_LANGUAGE).code,
+      ...navigator.languages.map((tag) => tag.split("-")[0]),
+      "en",
+    ];
     const language = preferred.find((name) => name in this.words.texts) ?? "en";
     if (asked) this.chosen = language;
     this.shown = language;
@@ -158,19 +154,15 @@ class ModelPage {
       languages.append(button);
     }
     const share = make("div", "share");
-    this.top.replaceChildren(logo, name, share, languages);
-    oneTabStop(languages);
-    const texts = Object.fromEntries(
-      ["title", "link", "link_copied", "frame", "frame_copied", "frame_help", "by_hand"].map((key) => [
-        key,
-        this.t(`share.${key}`),
-      ]),
-    );
+    const named = Object.entries(this.texts.page).filter(([key]) => key.startsWith("share."));
+    const texts = Object.fromEntries(named.map(([key, text]) => [key.slice("share.".length), text]));
     const note = location.protocol === "file:" ? this.t("static.share_file") : "";
     showShareMenu(share, { texts, note, language: this.chosen || null }, () => this.address.href);
+    renew(this.top, [logo, name, share, languages]);
+    oneTabStop(languages);
     const how = make("small", "", paragraph([this.t("heads.how"), this.t("heads.start")], this.texts.view));
     this.title.replaceChildren(make("h1", "", this.t("heads.question")), how);
-    this.sizes = this.#sizes();
+    renew(this.sizes, this.#sizes());
     renew(this.fields, [
       this.#sentence("text", scene.text, this.t("control.text"), ""),
       this.#sentence("twin", scene.twin, this.t("control.twin"), this.t("control.twin_empty")),
@@ -182,7 +174,7 @@ class ModelPage {
   /** @param {string} code */
   speak(code) {
     this.shown = this.chosen = code;
-    remember(code);
+    keepUnder(CHOSEN_LANGUAGE, { code });
     this.build();
     this.draw();
     this.toAddress(true);
@@ -215,34 +207,19 @@ class ModelPage {
     const language = languageOf(scene.text);
     const here = offered.filter((model) => model.language === language);
     const model = nearestModel(offered, language, scene);
-    const box = make("div", "sizes");
     this.sized = model?.name ?? "";
-    /** @type {(name: "h" | "d_model" | "architecture", label: string, values: (string | number)[], word: (value: string | number) => string) => HTMLElement} */
-    const choice = (name, label, values, word) => {
-      const select = make("select");
-      for (const value of [...new Set(values)])
-        select.append(new Option(word(value), String(value), false, value === model?.[name]));
-      select.onchange = () => this.change({ [name]: name === "architecture" ? select.value : Number(select.value) });
-      const field = make("label", "size");
-      field.append(make("span", "", label), select);
-      return field;
-    };
     const same = here.filter(({ architecture }) => architecture === model?.architecture);
-    /** @param {number[]} numbers */
-    const rising = (numbers) => numbers.toSorted((a, b) => a - b);
-    box.append(
-      choice("h", this.t("control.h"), rising(same.map(({ h }) => h)), String),
-      choice("d_model", this.t("control.d_model"), rising(same.map((one) => one.d_model)), String),
-    );
-    const architectures = here.map(({ architecture }) => architecture);
-    if (new Set(architectures).size > 1)
-      box.append(
-        choice("architecture", this.t("control.architecture"), architectures, (name) =>
-          this.t(`option.architecture.${name}`),
-        ),
-      );
-    const examples = make("details", "menu examples");
+    const choices = /** @type {const} */ (["h", "d_model"]).map((name) => {
+      const numbers = [...new Set(same.map((one) => one[name]))].sort((a, b) => a - b);
+      const change = (/** @type {string} */ value) => this.change({ [name]: Number(value) });
+      return makeChoice(this.t(`control.${name}`), numbers.map(String), String(model?.[name]), change);
+    });
+    const names = [...new Set(here.map(({ architecture }) => architecture))];
+    const change = (/** @type {string} */ architecture) => this.change({ architecture });
+    const nameOf = (/** @type {string} */ name) => this.t(`option.architecture.${name}`);
+    const architectures = makeChoice(this.t("control.architecture"), names, model?.architecture, change, nameOf);
     const inside = make("div", "inside");
+    const examples = makeMenu("menu examples", [this.t("control.example")], inside);
     for (const example of this.words.examples[this.shown] ?? []) {
       if (!nearestModel(offered, languageOf(example.text), scene)) continue;
       const button = makeButton(example.text, "", () => {
@@ -256,12 +233,7 @@ class ModelPage {
       });
       inside.append(button);
     }
-    examples.append(make("summary", "", this.t("control.example")), inside);
-    examples.onkeydown = ({ key }) => {
-      if (key === "Escape") examples.open = false;
-    };
-    box.append(examples);
-    return box;
+    return [...choices, ...(names.length > 1 ? [architectures] : []), examples];
   }
 
   // Something else is to be seen: an entry of the browser's history.
@@ -277,31 +249,25 @@ class ModelPage {
   // The picture follows what is typed: at once where the model is here, else when it has arrived.
   draw() {
     this.turn += 1;
-    const { turn, scene, shown } = this;
+    const { turn, scene } = this;
     const language = languageOf(scene.text.trim() ? scene.text : this.example.text);
     const model = nearestModel(this.offered, language, scene);
     if (!model) return this.say(this.t(language === "zh" ? "static.no_chinese" : "static.no_english"));
     const twinLanguage = languageOf(scene.twin);
     const twin = scene.twin.trim() ? nearestModel(this.offered, twinLanguage, scene) : undefined;
-    const needed = [model, ...(twin ? [twin] : [])];
-    if (needed.every(({ name, language: of }) => this.models.has(name) && this.lexicons.has(of)))
-      return this.show(model.name, twin?.name ?? null);
+    const missing = [model, ...(twin ? [twin] : [])].filter(({ name }) => !this.models.has(name));
+    if (!missing.length) return this.show(model.name, twin?.name ?? null);
     this.root.setAttribute("aria-busy", "true");
-    const arrived = Promise.all(needed.map((one) => this.#fetch(one.name, one.language)));
-    return arrived.then(
-      () => turn === this.turn && shown === this.shown && this.show(model.name, twin?.name ?? null),
+    return Promise.all(missing.map((one) => this.#fetch(one.name, one.language))).then(
+      () => turn === this.turn && this.show(model.name, twin?.name ?? null),
       () => this.say(this.t("static.not_loaded")),
     );
   }
 
   /** @param {string} name @param {string} language */
   async #fetch(name, language) {
-    const [model, words] = await Promise.all([
-      this.models.get(name) ?? bytesOfPart(name).then((bytes) => new SmallModel(bytes)),
-      this.lexicons.get(language) ?? partAsJson(`words-${language}`).then((packed) => new Lexicon(packed)),
-    ]);
-    this.models.set(name, model);
-    this.lexicons.set(language, words);
+    const [bytes, words] = await Promise.all([bytesOfPart(name), partAsJson(`words-${language}`)]);
+    this.models.set(name, { model: new SmallModel(bytes), lexicon: new Lexicon(words) });
   }
 
   // A sentence that is drawn already, as the second one while the first is typed, is not computed anew.
@@ -313,8 +279,7 @@ class ModelPage {
 
   /** @param {string} modelName @param {string} text */
   #cut(modelName, text) {
-    const model = /** @type {SmallModel} */ (this.models.get(modelName));
-    const lexicon = /** @type {Lexicon} */ (this.lexicons.get(model.facts.language));
+    const { model, lexicon } = required(this.models.get(modelName), modelName);
     return { model, lexicon, cut: lexicon.cut(text) };
   }
 
@@ -336,22 +301,15 @@ class ModelPage {
     /** @type {string[]} */
     const said = this.notes.map(([key, values]) => this.t(key, values));
     const { facts } = first.model;
-    if (this.sized !== facts.name) {
-      const sizes = this.#sizes();
-      this.sizes.replaceWith(sizes);
-      this.sizes = sizes;
-    }
+    if (this.sized !== facts.name) renew(this.sizes, this.#sizes());
     const architecture = this.t(`option.architecture.${facts.architecture}`);
     if (facts.h !== scene.h || facts.d_model !== scene.d_model || facts.architecture !== scene.architecture)
       said.push(this.t("static.nearest", { architecture, h: facts.h, d_model: facts.d_model }));
     this.reads = [plain];
     if (scene.edits.length) {
       let changed = this.#read(first, scene.edits);
-      if (changed.clashes)
-        changed = this.#read(
-          first,
-          scene.edits.filter(({ values }) => !values),
-        );
+      const others = scene.edits.filter(({ values }) => !values);
+      if (changed.clashes) changed = this.#read(first, others);
       if (changed.edits.length < scene.edits.length) said.push(this.t("static.edits_not_here"));
       this.reads.push(changed);
     } else if (second && twin && twin.words.length > 1) {
@@ -359,6 +317,7 @@ class ModelPage {
       if (same) this.reads.push(twin);
       else said.push(this.t("static.twin_elsewhere"));
     }
+    this.#draw();
     this.say(said.join(" "));
     this.about.textContent = paragraph(
       [
@@ -373,7 +332,6 @@ class ModelPage {
       ],
       this.texts.view,
     );
-    this.#draw();
   }
 
   /** @param {SentenceName} name @param {import("../engine/lexicon.js").CutText} cut @param {number} limit */
@@ -435,7 +393,7 @@ class ModelPage {
     const { reads, scene, texts } = this;
     const layers = [...facts.layers.keys()];
     const edits = reads.map((one) => one.edits.map((edit) => this.experiment.inWords(edit, one)));
-    const source = [facts.source, ...(scene.edits.length ? [scene.edits.map(writeEdit).join("; ")] : [])].join(" · ");
+    const source = [facts.source, ...(scene.edits.length ? [linkOfEdits(scene.edits)] : [])].join(" · ");
     return {
       id: "view",
       name: "view",
@@ -452,15 +410,13 @@ class ModelPage {
       questions: reads.map(({ nothing }) => nothing),
       edits,
       matrices: true,
-      random: false,
-      held: "",
       source,
       file: ["headscope", ...(scene.text.slice(0, 40).match(/[\p{L}\p{N}_]+/gu) ?? [])].join("-"),
       texts: texts.view,
       brief: !scene.edits.length,
       follows: true,
       strips: true,
-      answers: reads.map((one) => this.#answers(one)),
+      answers: reads.map((one) => answersInWords(one, texts.page)),
       rewrite: texts.page["heads.rewrite"],
       without: this.t("heads.without"),
       block: texts.page["heads.block"],
@@ -494,16 +450,6 @@ class ModelPage {
     });
   }
 
-  /** @param {ReadSentence} read */
-  #answers(read) {
-    const { page } = this.texts;
-    const known = this.answers.get(read);
-    if (known?.texts === page) return known.said;
-    const said = answersInWords(read, page);
-    this.answers.set(read, { texts: page, said });
-    return said;
-  }
-
   // Another word in the place of one.
   /** @param {number} nth @param {number} token @param {string} word */
   #rewrite(nth, token, word) {
@@ -517,7 +463,7 @@ class ModelPage {
   // The address of the scene on screen.
   get address() {
     const { scene } = this;
-    const own = sceneQuery(scene, writeEdits(scene.edits), this.words.examples.en[0], this.chosen);
+    const own = sceneQuery(scene, this.words.examples.en[0], this.chosen);
     return Object.assign(new URL(location.href), { search: queryOf(own, scene.focus, this.edition) });
   }
 
@@ -537,22 +483,5 @@ class ModelPage {
     } catch {
       // a frame without an origin has no address of its own
     }
-  }
-}
-
-/** @param {string} code */
-function remember(code) {
-  try {
-    localStorage.setItem(CHOSEN_LANGUAGE, code);
-  } catch {
-    // a frame of another site may keep nothing
-  }
-}
-
-function remembered() {
-  try {
-    return localStorage.getItem(CHOSEN_LANGUAGE) ?? "";
-  } catch {
-    return "";
   }
 }

@@ -1,6 +1,6 @@
 // The menu that shares the scene of the page: it copies its link, or the code of a frame that shows it in another site. The
 // address has all that the page looks at; a page that may not write its address says it otherwise.
-import { make, makeButton, makeSvg } from "./elements.js";
+import { elementIn, make, makeButton, makeMenu, makeSvg } from "./elements.js";
 
 /** @typedef {{ texts: Record<string, string>, note: string, language: string | null }} SharePage the language if chosen */
 
@@ -38,35 +38,16 @@ export function showShareMenu(root, data, addressOf = () => location.href) {
   );
   if (note) inside.append(make("p", "note", note));
   inside.append(byHand);
-  root.replaceChildren(shareMenu(texts, inside, byHand));
-}
-
-/** @param {Record<string, string>} texts @param {HTMLElement} inside @param {HTMLElement} byHand */
-function shareMenu(texts, inside, byHand) {
-  const box = make("details");
-  const summary = make("summary");
   const icon = makeSvg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" });
   icon.append(makeSvg("path", { d: SHARE_ICON }));
-  summary.append(icon, make("span", "", texts.title));
-  summary.setAttribute("aria-label", texts.title);
-  box.append(summary, inside);
-  box.onkeydown = (event) => {
-    if (event.key !== "Escape" || !box.open) return;
-    event.stopPropagation();
-    box.open = false;
-    summary.focus();
-  };
-  /** @param {Event} event */
-  const leave = (event) => {
-    if (!event.composedPath().includes(box)) box.open = false;
-  };
+  const box = makeMenu("", [icon, make("span", "", texts.title)], inside);
+  elementIn(box, "summary").ariaLabel = texts.title;
   box.ontoggle = () => {
-    window[box.open ? "addEventListener" : "removeEventListener"]("pointerdown", leave, true);
     if (box.open) return;
     byHand.hidden = true;
     for (const button of inside.querySelectorAll("button")) button.textContent = texts[button.dataset.name ?? ""];
   };
-  return box;
+  root.replaceChildren(box);
 }
 
 // Shows a text that cannot be written to the clipboard, selected, so that the reader can copy it.

@@ -12,10 +12,9 @@ import { reduceMotion } from "../streamlit/adapter.js";
 import { fitPaper } from "../streamlit/print.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
-import { queryOf } from "./focus_link.js";
-import { DEFAULTS, FIELDS } from "./schema.js";
+import { focusFrom, focusOfLink, queryOf } from "./focus_link.js";
 
-/** @typedef {Record<keyof typeof DEFAULTS, string>} LinkFocus "" where nothing is chosen */
+/** @typedef {import("./focus_link.js").LinkFocus} LinkFocus */
 /** @typedef {{ count: number, link: LinkFocus }} Report */
 /** @typedef {{ focus: LinkFocus, received: Partial<LinkFocus> }} ServerFocus and what it had heard of */
 
@@ -119,23 +118,9 @@ function callFollowers() {
   }
 }
 
-/**
- * @param {(field: keyof LinkFocus) => string} read
- * @returns {LinkFocus}
- */
-function focusFrom(read) {
-  return /** @type {LinkFocus} */ (Object.fromEntries(FIELDS.map((field) => [field, read(field)])));
-}
-
 /** @param {Partial<LinkFocus>} focus */
 function inOrder(focus) {
   return focusFrom((field) => focus[field] ?? "");
-}
-
-/** @param {string} search */
-function focusOf(search) {
-  const link = new URLSearchParams(search);
-  return focusFrom((field) => link.get(field) ?? DEFAULTS[field]);
 }
 
 // An address with the focus in it, whoever writes it; as it is while no focus is held.
@@ -148,7 +133,7 @@ export function addressOf(address) {
 
 // The server reads the focus of that entry with the page.
 function goBack() {
-  held = focusOf(location.search);
+  held = focusOfLink(new URLSearchParams(location.search));
   known = "";
   callFollowers();
 }

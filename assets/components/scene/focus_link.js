@@ -4,7 +4,7 @@
 import { isDrawable } from "./focus.js";
 import { CHOICES, DEFAULTS, FIELDS, MAX_NUMBER, OF_HEADS, WITH_HEADS } from "./schema.js";
 
-/** @typedef {import("./address.js").LinkFocus} LinkFocus */
+/** @typedef {Record<keyof typeof DEFAULTS, string>} LinkFocus "" where nothing is chosen */
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 
@@ -39,6 +39,22 @@ export function positionOf(names, name) {
  * @param {Side} side
  */
 const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
+
+/**
+ * A focus with all its fields, in their order.
+ * @param {(field: keyof LinkFocus) => string} read
+ * @returns {LinkFocus}
+ */
+export const focusFrom = (read) =>
+  /** @type {LinkFocus} */ (Object.fromEntries(FIELDS.map((field) => [field, read(field)])));
+
+/** @param {URLSearchParams} link */
+export const focusOfLink = (link) => focusFrom((field) => link.get(field) ?? DEFAULTS[field]);
+
+// Does a link name a layer or heads, which mean something in one edition of the trained weights alone?
+/** @param {URLSearchParams} link */
+export const namesHeads = (link) =>
+  OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
 
 // The focus of a view; the other text's token stays as it is in the given focus.
 /**
@@ -141,8 +157,6 @@ export function queryOf(query, focus, weights) {
   const said = FIELDS.filter((field) => focus[field] !== DEFAULTS[field]);
   const written = said.map((field) => `${field}=${encodeURIComponent(focus[field]).replaceAll("%20", "+")}`);
   const link = new URLSearchParams([...others, ...written].join("&"));
-  const namesHeads =
-    OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
   const isSmall = (link.get("source") ?? "mini") === "mini";
-  return [...others, ...written, ...(namesHeads && isSmall ? [`weights=${weights}`] : [])].join("&");
+  return [...others, ...written, ...(namesHeads(link) && isSmall ? [`weights=${weights}`] : [])].join("&");
 }

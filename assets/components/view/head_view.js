@@ -177,11 +177,6 @@ export class HeadView {
       const nth = this.drawings.findIndex(({ head, box }) => head.contains(word ?? null) || box.contains(word ?? null));
       if (word instanceof HTMLElement && nth >= 0) this.#rewrite(nth, Number(word.dataset.at));
     });
-    root.addEventListener("pointerdown", (event) => {
-      for (const menu of root.querySelectorAll(".menu[open]")) {
-        if (!menu.contains(targetOf(event))) menu.removeAttribute("open");
-      }
-    });
     followHighlight(root, () => this.followHighlight());
     for (const heads of [this.chips, this.grid.grid]) {
       heads.addEventListener("pointerover", (event) => {

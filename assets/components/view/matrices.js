@@ -3,7 +3,7 @@
 
 import { stepsTo } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
-import { make, renew, required } from "../page/elements.js";
+import { make, makeChoice, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, paragraph, questionId } from "../page/wording.js";
 import { largestOf } from "../pictures/colours.js";
 import { MatrixGallery } from "../pictures/matrix_gallery.js";
@@ -337,18 +337,13 @@ export class HeadMatrices {
     const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
     /** @param {"order" | "end"} name @param {string[]} options */
     const choice = (name, options) => {
-      const label = make("label", "", texts[`matrices_${name}`]);
-      const select = make("select");
-      const chosen = this.state[name];
-      select.append(
-        ...options.map((value) => new Option(texts[`matrices_${name}_${value}`], value, false, value === chosen)),
-      );
-      select.onchange = () => {
-        this.state[name] = select.value;
+      /** @param {string} value */
+      const choose = (value) => {
+        this.state[name] = value;
         this.update();
       };
-      label.append(select);
-      return label;
+      const label = texts[`matrices_${name}`];
+      return makeChoice(label, options, this.state[name], choose, (value) => texts[`matrices_${name}_${value}`]);
     };
     renew(this.bar, layer.q ? [title, choice("order", ORDERS), choice("end", ENDS)] : [title]);
   }

@@ -1,6 +1,6 @@
 // The controls of the head view: drawing, layer, direction, options, saving, the heads, and buttons that unpin a word or
 // hide it.
-import { elementIn, make, makeButton, makeLink, renew, required } from "../page/elements.js";
+import { make, makeButton, makeLink, makeMenu, renew, required } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
@@ -120,23 +120,9 @@ function layers(selection, page, { toLayer }) {
 
 /** @param {string} text @param {HTMLElement[]} parts */
 function menu(text, parts) {
-  const box = make("details", "menu");
   const inside = make("div", "inside");
   inside.append(...parts);
-  box.append(make("summary", "", text), inside);
-  box.onkeydown = (event) => {
-    if (event.key !== "Escape" || !box.open) return;
-    event.stopPropagation();
-    box.open = false;
-    elementIn(box, "summary").focus();
-  };
-  box.ontoggle = () => {
-    if (!box.open) return;
-    for (const other of box.parentElement?.querySelectorAll("details[open]") ?? []) {
-      if (other !== box) other.removeAttribute("open");
-    }
-  };
-  return box;
+  return makeMenu("menu", [text], inside);
 }
 
 /** @param {Selection} selection @param {Actions} actions */
