@@ -150,8 +150,8 @@ export function makeSvg(name, attributes, text = "") {
  * @param {number} height
  */
 export function fit(canvas, width, height, ratio = window.devicePixelRatio || 1) {
-  canvas.width = Math.max(1, Math.round(width * ratio));
-  canvas.height = Math.max(1, Math.round(height * ratio));
+  const [wide, high] = [width, height].map((side) => Math.max(1, Math.round(side * ratio)));
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   penOf(canvas).setTransform(ratio, 0, 0, ratio, 0, 0);

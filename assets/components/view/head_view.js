@@ -366,21 +366,24 @@ export class HeadView {
       if (one.strip) followPointer(this.selection, { ...one, stage: one.strip.stage, drawing: one.strip }, this.reply);
     }
     this.controls();
-    this.redraw(this.width || this.root.clientWidth); // another width is observed
-    if (focused !== undefined) this.drawings[Number(focused)]?.drawing.list.focus({ preventScroll: true });
-    const first = pinned?.[0]?.tokens[0];
-    if (first) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(first, longestOf(panel) - 1));
     this.followed = null;
-    this.followWithStrips();
+    this.redraw(this.width || this.root.clientWidth, pinned?.[0]?.tokens[0]); // another width is observed
+    if (focused !== undefined) this.drawings[Number(focused)]?.drawing.list.focus({ preventScroll: true });
     if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
-  redraw(width = this.root.clientWidth) {
+  // Draw all in this width, with this token in the middle of a long sentence. What is laid out is read together: each
+  // change before such a reading costs a layout of the page.
+  /** @param {number} [middle] */
+  redraw(width = this.root.clientWidth, middle = 0) {
     this.width = width;
     if (!this.width) return;
     this.row.arrange();
     for (const { drawing } of this.drawings) drawing.draw();
     for (const { strip } of this.drawings) strip?.draw();
+    if (middle)
+      for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(middle, longestOf(panel) - 1));
+    this.followWithStrips();
     this.matrices.draw(this.theme, this.page);
     this.#updateRest();
   }

@@ -287,8 +287,8 @@ export class HeadMatrices {
       const end = Math.max(...vectors.map((numbers) => numbers.end));
       for (const numbers of vectors) numbers.end = end;
     }
-    this.#top(layer, head);
     this.gallery.show(matrices);
+    this.#top(layer, head);
   }
 
   /** @param {Layer} layer @param {string} name @param {number} head @param {Pointed} focus @returns {GalleryMatrix} */
