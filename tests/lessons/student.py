@@ -112,12 +112,16 @@ class Student:
             self.page.locator(".st-key-lesson .lock").click()
         self.acts += 1
         self.page.locator(".reveal .told p").first.wait_for()
+        self._settle()
+
+    def _settle(self) -> None:
         self.settle(self.page)
+        assert not self.by_keys or not self.page.evaluate(AT, "body"), "the keyboard has lost its place"
 
     def again(self) -> None:
         self._press(".reveal .hint")
         self.page.locator(".act").wait_for()
-        self.settle(self.page)
+        self._settle()
 
     def go_on(self) -> None:
         """To the next screen, which is the end after the last one."""

@@ -1,8 +1,8 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import { elementIn, elementsIn, emphasized, make, makeButton } from "../page/elements.js";
+import { elementIn, elementsIn, emphasized, make, makeButton, treeOf } from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
-import { fitHeight } from "../streamlit/adapter.js";
+import { fitHeight, KEY } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
 import { choose } from "./choose.js";
 import { drawRow } from "./draw.js";
@@ -127,7 +127,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const { lesson, like, ask: told, question, answer = null, room } = data;
     const ofClass = [room?.told, room?.vote, waitingOf(data)];
     const asked = JSON.stringify([lesson, number, like, told, question, answer, ofClass]);
-    if (root.asked !== asked) ask(root, data, act);
+    if (root.asked !== asked) {
+      const isLost = root.asked !== undefined && losesKeyboard(root);
+      ask(root, data, act);
+      if (isLost) elementIn(root, ".ask").focus({ preventScroll: true });
+    }
     root.asked = asked;
     sayOfClass(root, room?.paused || room?.told || room?.second || "");
     root.classList.toggle("paused", Boolean(room?.paused));
@@ -150,6 +154,15 @@ export default function ({ data, parentElement, setTriggerValue }) {
     always: data.projector,
   });
   fitHeight(root);
+}
+
+// Whether the keyboard is nowhere, or at something that goes with the question that was asked before.
+/** @param {HTMLElement} root */
+function losesKeyboard(root) {
+  const { activeElement, body } = document;
+  const tree = treeOf(root);
+  const isHere = tree instanceof ShadowRoot ? activeElement === tree.host : root.contains(activeElement);
+  return isHere || activeElement === body || Boolean(activeElement?.closest(`.${KEY}lesson_reveal`));
 }
 
 // A link without answers goes on with those that this browser keeps.
@@ -179,6 +192,7 @@ function ask(root, data, act) {
   const locked = Boolean(data.answer);
   root.classList.toggle("locked", locked);
   const heading = formatted("h1", "ask", data.ask);
+  heading.tabIndex = -1;
   const problem = make("p", "problem");
   problem.setAttribute("role", "alert");
   const live = make("div", "live");
