@@ -137,14 +137,14 @@ def test_the_menu_copies_the_code_of_a_frame_in_the_chosen_language(visit, app, 
 
 
 def test_where_nothing_can_be_copied_the_text_is_shown_and_selected(visit, app):
-    page = visit(f"{app}/cost")
+    page = visit(f"{app}/cost", theme="dark")
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as without HTTPS
     page.get_by_label("Share", exact=True).click()
     page.get_by_role("button", name="Copy embed code").click()
     field = page.get_by_role("textbox", name="Copy this yourself")
     expect(field).to_be_focused()
     assert field.evaluate("e => e.value.slice(e.selectionStart, e.selectionEnd)") == field.input_value()
-    theme = "embed=true&amp;embed_options=light_theme"
+    theme = "embed=true&amp;embed_options=dark_theme"
     assert field.input_value().startswith(f'<iframe src="{app}/cost?{theme}"')
     page.get_by_role("heading", level=1).click()
     expect(field).not_to_be_visible()

@@ -74,9 +74,10 @@ function sharedLink(address, language) {
 // cannot be read on a dark slide.
 /** @param {Element} root @param {URL} url */
 function frameCode(root, url) {
-  const scheme = document.documentElement.style.colorScheme === "dark" ? "dark" : "light";
+  const schemes = getComputedStyle(root).colorScheme; // of a page that has both the system decides
+  const isDark = schemes === "dark" || (schemes.includes("dark") && matchMedia("(prefers-color-scheme: dark)").matches);
   url.searchParams.set("embed", "true");
-  url.searchParams.set("embed_options", `${scheme}_theme`);
+  url.searchParams.set("embed_options", isDark ? "dark_theme" : "light_theme");
   const frame = make("iframe");
   const attributes = {
     src: url.href,
