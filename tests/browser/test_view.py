@@ -351,7 +351,7 @@ MIDDLE = """v => { // of what is in sight of the matrix, in cells
 
 
 def test_in_a_long_text_a_small_picture_and_the_peaks_of_a_word_move_the_matrix(view_of):
-    n, at = 1100, 1049
+    n, at = 1500, 1049  # so many that a table of all cells would be too long
     text = " ".join("abc"[nth * nth % 3] for nth in range(n))
     view = view_of(source="random", text=text, twin="", h=1, d_model=8, head="1", token=str(at + 1))
     row = mha.trace(text, h=1, d_model=8).layers[0].weights(0, rows=[at])[0]
@@ -370,6 +370,11 @@ def test_in_a_long_text_a_small_picture_and_the_peaks_of_a_word_move_the_matrix(
     size = whole.bounding_box()["width"]
     whole.click(position={"x": size / 4, "y": size / 2})
     assert view.view.evaluate(MIDDLE) == pytest.approx([n / 4, n / 2], abs=n / size)
+    view.menu("Save")
+    with view.page.expect_download() as saved:
+        view.button("Table of the chosen word (CSV)").click()
+    lines = saved.value.path().read_text("utf-8").splitlines()[-n:]
+    assert [float(line.split(",")[-1]) for line in lines] == pytest.approx(row, abs=1e-6)
     view.listbox().press("Escape")
     expect(peak).to_be_disabled()
     expect(said).to_be_empty()

@@ -13,6 +13,7 @@ const ANSWER = 12; // and of the answers below it
 const BETWEEN = 36; // pixels between two sentences
 const MAX_LEGEND = 16; // heads: more of them share their colours
 const NARROWEST = 300; // pixels: a title needs them
+const LONGEST_TABLE = 1 << 21; // of a table, for each head
 const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
@@ -210,11 +211,20 @@ function labelText({ text, unknown, bold, notes = [], x, y, anchor, fill: colour
   return element;
 }
 
+// Has a sentence more cells than one table can hold?
+/** @param {Selection} selection */
+export const isTooLong = ({ panels }) => panels.some(({ tokens, keys }) => tokens.length * keys.length > LONGEST_TABLE);
+
+// All weights, or those of the chosen words; in a very long text those of a word, the last one that was chosen.
 /** @param {Selection} selection */
 function weightLines(selection) {
-  const whole = selection.state.drawing === "matrix"; // whatever is chosen in it
+  const long = isTooLong(selection);
+  const whole = selection.state.drawing === "matrix" && !long; // whatever is chosen in it
   const rows = selection.panels.flatMap((panel) => {
-    const focus = whole ? null : selection.of(panel).pinned;
+    const last = Math.min(selection.at.token, panel.tokens.length - 1);
+    const chosen =
+      selection.of(panel).pinned ?? (long ? { side: /** @type {const} */ ("query"), tokens: [last] } : null);
+    const focus = whole ? null : chosen;
     return table(panel, selection.layer(panel), selection.heads, focus).map((row) => [panel.title, ...row]);
   });
   return [[...COLUMNS, selection.state.rescaled ? "weights_rescaled" : "weights"], ...rows];

@@ -6,6 +6,7 @@ import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { afterClick, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
+import { isTooLong } from "./files.js";
 
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("./selection.js").Chosen} Chosen */
@@ -78,7 +79,7 @@ export function showBar(bar, selection, page, actions) {
     );
     parts.push(segments(texts.direction, sides));
   }
-  if (!header.compact) parts.push(options(selection, actions), saving(texts, page, actions.save));
+  if (!header.compact) parts.push(options(selection, actions), saving(selection, page, actions.save));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
@@ -178,8 +179,9 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   return menu(texts.options, parts);
 }
 
-/** @param {Record<string, string>} texts @param {PageActions} page @param {Actions["save"]} save */
-function saving(texts, { page, model }, save) {
+/** @param {Selection} selection @param {PageActions} page @param {Actions["save"]} save */
+function saving(selection, { page, model }, save) {
+  const { texts } = selection.header;
   /** @param {string} text @param {SavedKind} kind */
   const item = (text, kind) => {
     const button = makeButton(text, "", () => {
@@ -188,7 +190,8 @@ function saving(texts, { page, model }, save) {
     });
     return button;
   };
-  const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(texts.save_csv, "csv")];
+  const table = isTooLong(selection) ? texts.save_csv_word : texts.save_csv;
+  const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(table, "csv")];
   if (page) parts.push(item(texts.save_page, "html"));
   if (model) parts.push(item(texts.save_model, "model"));
   return menu(texts.save, parts);
