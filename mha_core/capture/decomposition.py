@@ -11,7 +11,7 @@ Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for T
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -157,15 +157,10 @@ class Decomposition(TorchDispatchMode):
                 )
         return result
 
-    def contributions(
-        self,
-        tensor: Tensor,
-        places: Sequence[tuple[int, ...]],
-        heads: Callable[[Leaf], Tensor | None],
-        *,
-        frozen: bool = False,
-    ) -> list[Contribution]:
-        """The contribution of each writer to the vectors ``tensor[place]``; they sum to these vectors.
+    def sum_of(
+        self, tensor: Tensor, heads: Callable[[Leaf], Tensor | None], *, frozen: bool = False
+    ) -> "Sum":
+        """The sum that makes a tensor.
 
         `heads` returns the parts of a leaf by head, (head, *its shape), if the leaf is the output of an
         attention; else None. With `frozen` the factor of an activation between the tensor and all heads and
@@ -174,13 +169,7 @@ class Decomposition(TorchDispatchMode):
         node = self._nodes.get(tensor)
         if node is None:
             raise NoDecomposition("what they are made of was not seen")
-        return _Sum(node, heads, frozen=frozen).contributions(places)
-
-    def added_by(
-        self, leaves: Collection[Leaf], tensor: Tensor, heads: Callable[[Leaf], Tensor | None]
-    ) -> Tensor:
-        """The part of a tensor that these written vectors add, in its shape, with frozen activations."""
-        return _Sum(self._nodes[tensor], heads, frozen=True).added_by(leaves)
+        return Sum(node, heads, frozen=frozen)
 
     # The nodes of tensors
 
@@ -389,7 +378,7 @@ class Decomposition(TorchDispatchMode):
         return [LinearOperation(operation, (self._summand(x),)), self._leaf(scale, "norm")]
 
 
-class _Sum:
+class Sum:
     """A tensor as a sum, in double precision: the written vectors, and the operations that lead to it."""
 
     def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None], *, frozen: bool = False):
@@ -412,14 +401,14 @@ class _Sum:
             else:
                 self._leaves[node] = frozenset().union(*(self._leaves[part] for part in self._inputs(node)))
 
-    def contributions(self, places: Sequence[tuple[int, ...]]) -> list[Contribution]:
-        """The contributions to the vectors at these places: the gradient of each number times the vectors."""
-        starts, values = self._starts(), {}
-        for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
-            if node in starts:
-                values[node] = starts[node][1].sum(0).requires_grad_()
-            else:
-                values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def contributions(self, places: Sequence[tuple]) -> list[Contribution]:
+        """The contribution of each writer to the vectors at these places; they sum to these vectors.
+
+        A number of a contribution is the gradient of the tensor's number times the written vector.
+        """
+        starts, values = self._starts, self._values(lambda _, written: written.sum(0).requires_grad_())
         total, inputs = values[self._root], [values[node] for node in starts]
         added: list[list[Tensor]] = [[] for _ in starts]
         for number in torch.cat([total[place] for place in places]).unbind():
@@ -428,7 +417,7 @@ class _Sum:
                 slope = torch.zeros_like(written[0]) if slope is None else slope
                 products = torch.where(slope == 0, slope, written * slope)  # 0 also for an infinity
                 of_writer.append(products.reshape(len(written), -1).sum(1))
-        last = self._last(starts)
+        last = self._last()
         return [
             Contribution(
                 leaf,
@@ -441,21 +430,59 @@ class _Sum:
             for head, numbers in enumerate(torch.stack(of_writer, 1))
         ]
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def in_stream(self) -> list[Tensor] | None:
+        """The vector that each writer adds to the residual stream, in the order of `contributions`.
+
+        The stream is the last sum of what was written, in front of a matrix that makes the tensor of it;
+        None without such a matrix. The vectors are those of the tokens that the tensor depends on.
+        """
+        stream = self._stream()
+        if stream is None:
+            return None
+        values = self._values(lambda _, written: written.sum(0).requires_grad_())
+        [slope] = torch.autograd.grad(values[self._root].amax(), values[stream])
+        rows, vectors = (slope != 0).any(-1), []
+        with torch.no_grad():
+            nothing = self._values(lambda _, written: torch.zeros_like(written[0]))
+            order = list(_in_order(stream, lambda each: () if each in self._starts else self._inputs(each)))
+            for node, (leaf, written) in self._starts.items():
+                path = [each for each in order if leaf in self._leaves[each] and each not in self._starts]
+                for part in written:
+                    values = nothing | {node: part}
+                    for each in path:
+                        values[each] = self._apply(each, [values[below] for below in self._inputs(each)])
+                    vectors.append(values[stream][rows].flatten())
+        return vectors
+
     def added_by(self, leaves: Collection[Leaf]) -> Tensor:
         """The tensor with all other written vectors 0."""
-        starts, values = self._starts(), {}
         with torch.no_grad():
-            for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
-                if node in starts:
-                    leaf, written = starts[node]
-                    values[node] = written.sum(0) * (leaf in leaves)
-                else:
-                    values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
-        return values[self._root]
+            return self._values(lambda leaf, written: written.sum(0) * (leaf in leaves))[self._root]
 
-    def _last(self, starts: Mapping[Node, object]) -> set[Leaf]:
+    def _values(self, start: Callable[[Leaf, Tensor], Tensor]) -> dict[Node, Tensor]:
+        """The value of each node, where `start` has those at which the parts of a leaf enter the sum."""
+        values = {node: start(leaf, written) for node, (leaf, written) in self._starts.items()}
+        for node in _in_order(self._root, lambda each: () if each in self._starts else self._inputs(each)):
+            if node not in values:
+                values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
+        return values
+
+    def _stream(self) -> Node | None:
+        """The node of the residual stream: the last one of which no input depends on all that was written."""
+        node, of_all, is_before_matrix = self._root, self._of_text(self._root), False
+        while node not in self._starts:
+            whole = [part for part in self._inputs(node) if self._of_text(part) == of_all]
+            if not whole:
+                break
+            is_before_matrix = is_before_matrix or _is_matrix(node)
+            node = whole[0]
+        return node if is_before_matrix else None
+
+    def _last(self) -> set[Leaf]:
         """The constants that were added to the sum of all written vectors, not to a part of it."""
-        last: set[Leaf] = set()
+        starts, last = self._starts, set[Leaf]()
         of_all = self._of_text(self._root)
         for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
             inputs = self._inputs(node)
@@ -467,6 +494,7 @@ class _Sum:
     def _of_text(self, node: Node) -> frozenset[Leaf]:
         return frozenset(leaf for leaf in self._leaves[node] if not leaf.constant)
 
+    @cached_property
     def _starts(self) -> dict[Node, tuple[Leaf, Tensor]]:
         """For each node at which a written vector enters the sum: its leaf, and its parts there, (part, …).
 

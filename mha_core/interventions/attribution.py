@@ -173,11 +173,10 @@ def attribution(
         followed = again.layer(layer)
         sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
         try:
-            with torch.inference_mode(False), torch.enable_grad():
-                parts = [
-                    run.decomposition.contributions(shared(followed.tensors)[name], [place], heads.of_leaf)
-                    for name, place in sides
-                ]
+            parts = [
+                run.decomposition.sum_of(shared(followed.tensors)[name], heads.of_leaf).contributions([place])
+                for name, place in sides
+            ]
         except NoDecomposition as reason:
             raise MhaError(
                 "Queries and keys of this layer cannot be split by who wrote them: {reason}.",

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mha_core import device as devices
-from mha_core.capture.decomposition import Contribution, NoDecomposition
+from mha_core.capture.decomposition import NoDecomposition, Sum
 from mha_core.errors import MhaError, Phrase
 from mha_core.interventions.attribution import (
     SHOWN,
@@ -37,7 +37,13 @@ class Ledger:
 
     ``shares[i]`` is the part that ``writers[i]`` added; the shares sum to `logit` up to rounding, and `gap`
     is the distance of their sum from torch's own number. The scale of each norm is frozen, so that a norm is
-    linear. `probability` is that of the word among all words, before any comparison with `other`.
+    linear.
+
+    ``norms[i]`` is ``‖x_i‖₂``, the length of what ``writers[i]`` has added to the residual stream ``Σ x_i``
+    of the token, at the last sum of the last layer. Of a head it is ``‖(gate_i · head_i) W_i^O‖₂``, that of
+    `LayerTrace.contribution`; where norms stand behind W^O, as in BERT, it is the length of what they left.
+    It is 0 for what is added to the normed stream, and NaN in a model without such a sum. `probability` is
+    that of the word among all words, before any comparison with `other`.
     """
 
     token: int
@@ -45,6 +51,7 @@ class Ledger:
     other: str | None
     writers: tuple[Writer, ...]
     shares: np.ndarray
+    norms: np.ndarray
     logit: float
     probability: float
 
@@ -54,18 +61,15 @@ class Ledger:
         return float(self.shares.sum() - self.logit)
 
     def frame(self) -> pd.DataFrame:
-        """One row for each writer, the largest share first: writer, kind, layer, head and share."""
-        order = np.argsort(-np.abs(self.shares), kind="stable")
-        rows = [
-            (writer.label, writer.kind, writer.layer, writer.head, self.shares[at])
-            for at in order
-            for writer in [self.writers[at]]
-        ]
-        return pd.DataFrame(rows, columns=["writer", "kind", "layer", "head", "share"])
+        """One row for each writer, the largest share first: writer, kind, layer, head, share, norm."""
+        of = {name: [getattr(writer, name) for writer in self.writers] for name in ("kind", "layer", "head")}
+        writers = {"writer": [writer.label for writer in self.writers]}
+        frame = pd.DataFrame(writers | of | {"share": self.shares, "norm": self.norms})
+        return frame.iloc[np.argsort(-np.abs(self.shares), kind="stable")].reset_index(drop=True)
 
     def __repr__(self) -> str:
         what = repr(self.word) if self.other is None else f"{self.word!r} over {self.other!r}"
-        rows = self.frame()[["writer", "share"]].head(SHOWN).to_string(index=False)
+        rows = self.frame()[["writer", "share", "norm"]].head(SHOWN).to_string(index=False)
         return (
             f"<Ledger of {what} at token {self.token}: logit {self.logit:.6g}, a sum of {len(self.shares)}, "
             f"the largest of them\n{rows}>"
@@ -105,12 +109,18 @@ def ledger(
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", the logit's direct terms.
     """
     with devices.memory_errors(Phrase("This ledger")):
-        run, answered, heads = _followed(trace, token, source, tokenizer)
+        run, answered, heads, split = _followed(trace, token, source, tokenizer)
         scores, vocabulary = answered.scores, answered.vocabulary
         number = vocabulary.number(word, scores, "word")
         numbers = [number] if other is None else [number, vocabulary.number(other, scores, "other")]
-        parts = _parts(run, answered, heads, numbers)
+        parts, stream = split.contributions([(numbers,)]), split.in_stream()
+    if stream is not None:  # the same parts, after the numbers of the words
+        parts = [
+            replace(part, vectors=torch.cat([part.vectors, vector[None]], 1))
+            for part, vector in zip(parts, stream, strict=True)
+        ]
     writers, vectors = by_writer(parts, heads, run.ids, len(trace.layers), run.trace, LOGITS)
+    vectors, in_stream = np.split(vectors, [len(numbers)], axis=1)
     writers = tuple(Writer("end") if writer.layer == len(trace.layers) else writer for writer in writers)
     shares = vectors[:, 0] - (vectors[:, 1] if len(numbers) > 1 else 0.0)
     logit = float(scores[number] - (scores[numbers[1]] if len(numbers) > 1 else 0.0))
@@ -129,6 +139,7 @@ def ledger(
         named[1] if len(named) > 1 else None,
         writers,
         shares,
+        np.full(len(writers), np.nan) if stream is None else np.linalg.norm(in_stream, axis=1),
         logit,
         float(scores.softmax(-1)[number]),
     )
@@ -148,15 +159,14 @@ def written(
     those of `ledger`.
     """
     with devices.memory_errors(Phrase("This ledger")):
-        run, answered, heads = _followed(trace, token, source, tokenizer)
+        run, answered, heads, split = _followed(trace, token, source, tokenizer)
         at_end = replace(writer, kind="bias", layer=len(trace.layers)) if writer.kind == "end" else writer
-        parts = _parts(run, answered, heads, [int(answered.scores.argmax())])
         leaves = {
             part.leaf
-            for part in parts
+            for part in split.contributions([([0],)])
             if writer_of(part, heads, run.ids, len(trace.layers), run.trace) == at_end
         }
-        shares = run.decomposition.added_by(leaves, answered.logits, heads.of_leaf)
+        shares = split.added_by(leaves)
     numbers = answered.scores.isfinite().nonzero().flatten()
     numbers = numbers[shares[numbers].argsort(descending=True)]
     words = [answered.vocabulary.word(number) for number in numbers.tolist()]
@@ -165,20 +175,19 @@ def written(
 
 def _followed(
     trace: AttentionTrace, token: int | str | None, source: object, tokenizer: object
-) -> tuple[Again, Answered, HeadOutputs]:
+) -> tuple[Again, Answered, HeadOutputs, Sum]:
+    """A second run with its answer, its heads, and the sum that makes the logits of all words."""
     check_trace(trace)
     check_size(trace.layers)
     run = run_again(trace, source, tokenizer, answer=True, token=token)
     assert run.answered is not None  # it was asked for
-    return run, run.answered, HeadOutputs(run.trace)
-
-
-def _parts(run: Again, answered: Answered, heads: HeadOutputs, numbers: list[int]) -> list[Contribution]:
-    """The contribution of each written vector to the logits of these words."""
+    heads = HeadOutputs(run.trace)
     try:
-        with torch.no_grad(), run.decomposition:
-            chosen = answered.logits[torch.tensor(numbers, device=answered.logits.device)]
-        with torch.inference_mode(False), torch.enable_grad():
-            return run.decomposition.contributions(chosen, [()], heads.of_leaf, frozen=True)
+        return (
+            run,
+            run.answered,
+            heads,
+            run.decomposition.sum_of(run.answered.logits, heads.of_leaf, frozen=True),
+        )
     except NoDecomposition as reason:
         raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None

@@ -7,15 +7,18 @@ from torch import Tensor
 
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface.logits import word_of
-from mha_core.sources.huggingface.switches import words_of
+from mha_core.sources.huggingface.switches import tokens_of, words_of
 from mha_core.training.lexicon import Lexicon, normalized
+
+MAX_PIECES = 4  # named of a word that is several tokens
 
 
 class Vocabulary(NamedTuple):
-    """How each word is written, by its id, and the ids of the words that are written so."""
+    """How each word is written, by its id, the ids of the words that are written so, and those of a text."""
 
     word: Callable[[int], str]
     ids: Callable[[str], Sequence[int]]
+    tokens: Callable[[str], Sequence[int]]
 
     def number(self, word: str | int | None, scores: Tensor, name: str) -> int:
         """The id of a word, by default the most probable one.
@@ -26,10 +29,21 @@ class Vocabulary(NamedTuple):
         if word is None:
             return int(scores.argmax())
         if isinstance(word, str):
-            numbers = self.ids(word)
+            finite = scores.isfinite().nonzero().flatten()
+            best = finite[scores[finite].topk(min(3, len(finite))).indices].tolist()
+            numbers = self.ids(word) or [number for number in best if self.word(number) == word]
+            tokens = [] if numbers else self.tokens(word)
+            pieces = [one for one in dict.fromkeys(map(self.word, tokens)) if self.ids(one)][:MAX_PIECES]
+            if len(tokens) > 1 and pieces:
+                raise MhaError(
+                    "{name} {word!r} is several tokens of this model, and it answers with one; ask for one "
+                    "of {words}.",
+                    name=name,
+                    word=word,
+                    words=listed([Phrase("“{word}”", word=one) for one in pieces], "and"),
+                    fixes=tuple({name: one} for one in pieces),
+                )
             if not numbers:
-                finite = scores.isfinite().nonzero().flatten()
-                best = finite[scores[finite].topk(min(3, len(finite))).indices].tolist()
                 top = [self.word(number) for number in best]
                 raise MhaError(
                     "{name} {word!r} is no single word that the model can answer with; the most probable "
@@ -57,6 +71,7 @@ def of_tokenizer(tokenizer: object) -> Vocabulary:
     return Vocabulary(
         lambda number: word_of(tokenizer, number),
         lambda word: () if tokenizer is None else words_of(tokenizer, word),
+        lambda text: () if tokenizer is None else tokens_of(tokenizer, f" {text}"),
     )
 
 
@@ -65,4 +80,5 @@ def of_answers(words: Lexicon, spelled: dict[int, str]) -> Vocabulary:
     return Vocabulary(
         lambda number: spelled.get(number, words.vocabulary[number]),
         lambda word: [number for number, one in spelled.items() if one in (word, normalized(word))],
+        lambda text: (),
     )

@@ -43,7 +43,7 @@ def followed(module: nn.Module) -> tuple[Decomposition, torch.Tensor]:
 
 def parts(module: nn.Module, heads=lambda leaf: None) -> tuple[list, torch.Tensor]:
     decomposition, result = followed(module)
-    return decomposition.contributions(result, [(0, 1), (0, 2)], heads), result[0, 1:].double()
+    return decomposition.sum_of(result, heads).contributions([(0, 1), (0, 2)]), result[0, 1:].double()
 
 
 def total(found: list) -> torch.Tensor:
@@ -145,7 +145,7 @@ def test_an_operation_that_changes_a_part_is_a_writer(limit):
 def test_an_unseen_tensor_is_refused():
     decomposition, _ = followed(Stream())
     with pytest.raises(NoDecomposition, match="was not seen"):
-        decomposition.contributions(torch.zeros(2, 3), [(0,)], lambda leaf: None)
+        decomposition.sum_of(torch.zeros(2, 3), lambda leaf: None)
 
 
 def test_threads_follow_their_own_passes():

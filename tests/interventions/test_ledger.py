@@ -75,6 +75,21 @@ def test_the_shares_sum_to_the_logit_that_torch_computes(family):
     assert found.probability == pytest.approx(float(logits.softmax(0).max()), rel=1e-4)
     heads = {(writer.layer, writer.head) for writer in found.writers if writer.kind == "head"}
     assert heads == {(at, head) for at, layer in enumerate(trace.layers) for head in range(layer.n_heads)}
+    scales = dict.fromkeys(range(len(trace.layers)), 1.0)
+    if family == "olmo2":  # norms behind W^O, with their scale here: γ / RMS
+        for at, layer in enumerate(model.model.layers):
+            summed = layer.self_attn.o_proj.register_forward_hook(
+                lambda *seen, at=at: scales.update({at: seen[2][0, 3]})
+            )
+            model(**tokenizer(text, return_tensors="pt"))
+            summed.remove()
+            norm = layer.post_attention_layernorm
+            scales[at] = (norm(scales[at]) / scales[at]).detach().numpy()
+    for writer, norm in zip(found.writers, found.norms, strict=True):
+        if writer.kind == "head":
+            vector = trace.layers[writer.layer].contribution(writer.head)[3] * scales[writer.layer]
+            assert norm == pytest.approx(np.linalg.norm(vector), rel=1e-5)
+        assert (norm > 0) == (writer.kind != "end")
 
 
 def test_a_head_that_writes_one_word_is_the_first_writer_of_that_word():
@@ -131,6 +146,15 @@ def test_what_has_no_ledger_is_refused_with_the_reason():
         mha.trace(text, source=model.transformer, tokenizer=tokenizer).logits(
             source=model.transformer, tokenizer=tokenizer
         )
+    of = {"source": model, "tokenizer": tokenizer}
+    likely = mha.ledger(trace, **of)
+    cut = "w8 w9"
+    for word, fixes in (("no word", [likely.word]), (cut, ["w8", "w9"])):
+        with pytest.raises(MhaError) as refused:
+            mha.ledger(trace, word=word, **of)
+        assert [fix["word"] for fix in refused.value.fixes][: len(fixes)] == fixes
+        for fix in refused.value.fixes:  # each works all the way
+            assert mha.ledger(trace, **fix, **of).word == fix["word"]
     odd, tokenizer, text = made("nystromformer")  # its landmarks are means of tokens
     tokenizer.mask_token = "w90"
     trace = mha.trace(f"{text} w90", source=odd, tokenizer=tokenizer)

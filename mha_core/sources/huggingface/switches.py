@@ -108,6 +108,12 @@ def words_of(tokenizer: Any, word: str) -> Sequence[int]:
     """The ids of the single tokens that can be a word, with and without a space in front."""
     numbers = [tokenizer.convert_tokens_to_ids(word)] if word in tokenizer.get_vocab() else []
     for written in (f" {word}", word):
-        ids = tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"]
+        ids = tokens_of(tokenizer, written)
         numbers += ids if len(ids) == 1 else []
-    return tuple(dict.fromkeys(number for number in numbers if number != tokenizer.unk_token_id))
+    return tuple(dict.fromkeys(numbers))
+
+
+def tokens_of(tokenizer: Any, text: str) -> Sequence[int]:
+    """The ids of the tokens of a text; none if a part of it is unknown to the tokenizer."""
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return () if tokenizer.unk_token_id in ids else ids
