@@ -23,7 +23,7 @@ from pages._server import limits, streamlit_parts
 
 CONTROLS = tuple(field.name for field in fields(Scene) if field.name not in NESTED)  # each has its control
 # The fields of pages among which the numbers are; of the others, any text can be meant.
-OWN_NUMBERS = {field for page in ("token", "steps", "cost", "train", "model") for field in PAGES[page]}
+OWN_NUMBERS = {"component"}.union(*(PAGES[page] for page in ("steps", "cost", "train", "model")))
 GARBLED = "amp;"  # the beginning of a name where a mail has made "&amp;" of an "&"
 MAX_SENTENCES = 2  # side by side
 MAX_QUOTED = 40  # characters of a wrong value

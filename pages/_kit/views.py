@@ -35,7 +35,12 @@ def choose(field: str, names: Sequence[str]) -> str:
     return view
 
 
-def fold(title: str, *, key: str, expanded: bool = False) -> DeltaGenerator | None:
-    """A fold of the page, to be filled; None while it is closed, so that nothing is computed for it."""
-    expander = st.expander(title, expanded=expanded, key=key, on_change="rerun")
+def fold(title: str, *, key: str, expanded: bool = False, in_link: bool = False) -> DeltaGenerator | None:
+    """A fold of the page, to be filled; None while it is closed, so that nothing is computed for it.
+
+    With `in_link` the link says under the key whether it is open.
+    """
+    expander = st.expander(
+        title, expanded=expanded, key=key, on_change="rerun", bind="query-params" if in_link else None
+    )
     return expander if expander.open else None

@@ -15,7 +15,7 @@ from mha_core.focus import token_names
 from mha_core.interventions.ledger import written
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
-from pages._kit import charts, compute, heatmaps, model_source, state
+from pages._kit import charts, compute, heatmaps, matrices, model_source, state
 from pages._kit.text import isolated, joined, literal, number, paragraph, said, signed, t
 from pages._server.turns import in_turn
 
@@ -23,6 +23,7 @@ FOLD, LEDGER = "why", "ledger"  # the keys of the folds
 MAX_WRITERS = 12  # named on each side
 MAX_TERMS = 5  # put into words
 MAX_BARS = 16  # of a ledger; the others are added up
+LEAST = 0.001  # probability written as a number
 MAX_WORDS = 3  # that a part raises or lowers most
 ROW, EDGE = 24, 90  # pixels of the matrix
 
@@ -169,8 +170,13 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
         st.button(t("ledger.ask"), key="ledger_ask", on_click=state.go, kwargs={"ask_model": True})
         return
     with st.container(horizontal=True):
-        word = st.text_input(t("ledger.word"), key="ledger_word", placeholder=t("ledger.likely"), width=240)
-        other = st.text_input(t("ledger.other"), key="ledger_other", placeholder=t("ledger.none"), width=240)
+        word, other = (
+            st.text_input(label, key=key, placeholder=unasked, width=240, bind="query-params")
+            for key, label, unasked in (
+                ("ledger_word", t("ledger.word"), t("ledger.likely")),
+                ("ledger_other", t("ledger.other"), t("ledger.none")),
+            )
+        )
     asked = {"token": token, "word": word or None, "other": other or None}
     try:
         with st.spinner(t("why.computing")):
@@ -188,27 +194,32 @@ def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
 
 
 def _draw_ledger(scene: Scene, trace: AttentionTrace, found: Ledger) -> None:
-    """Draw the shares of a logit as bars, and say their sum; a head that is not asked has none."""
+    """Draw the shares of a logit as bars with the norms, and say their sum; a head not asked has none."""
     word, other = (None if one is None else literal(isolated(one)) for one in (found.word, found.other))
     if other is None:
-        st.markdown(t("ledger.sum", word=word, logit=signed(found.logit), share=f"{found.probability:.1%}"))
+        share = f"{found.probability:.1%}" if found.probability >= LEAST else f"<{LEAST:.1%}"
+        st.markdown(t("ledger.sum", word=word, logit=signed(found.logit), share=literal(share)))
     else:
         st.markdown(t("ledger.difference", word=word, other=other, logit=signed(found.logit)))
-    order = [at for at in np.argsort(-np.abs(found.shares), kind="stable") if found.shares[at]]
-    few, rest = order[:MAX_BARS], order[MAX_BARS:]
-    names = _names(trace, [found.writers[at] for at in few])
-    values = [float(found.shares[at]) for at in few]
-    if rest:
-        names.append(t("ledger.rest", count=len(rest)))
-        values.append(float(found.shares[rest].sum()))
-    table = pd.DataFrame({"value": values, "place": [*few, *[-1] * bool(rest)]}, index=names)
+    order = np.argsort(-np.abs(found.shares), kind="stable")
+    frame = found.frame().assign(writer=_names(trace, [found.writers[at] for at in order]))
+    parts = frame.assign(place=order)[frame.share != 0]
+    few, rest = parts[:MAX_BARS], parts[MAX_BARS:]
+    table = few.set_index("writer").rename(columns={"share": "value"})[["value", "place", "norm"]]
+    if len(rest):
+        table.loc[t("ledger.rest", count=len(rest))] = rest.share.sum(), -1, np.nan
     title = t("ledger.title")
-    alt = f"{title} {joined(f'{name} {value:.2f}' for name, value in zip(names, values, strict=True))}"
+    alt = f"{title} {joined(f'{name} {value:.2f}' for name, value in table.value.items())}"
     # The key changes with what is drawn, so that a new chart does not keep the click on the one before.
     at = scene.focus.layer, scene.focus.head, found.token, found.word, found.other
     key = "-".join(map(str, ("ledger_bars", *at)))
     charts.draw(
-        bars(table, words=t("ledger.axis"), together=bool(rest)),
+        bars(
+            table,
+            words=t("ledger.axis"),
+            together=bool(len(rest)),
+            columns={"value": t("ledger.axis"), "norm": t("ledger.norm")},
+        ),
         key=key,
         alt=alt,
         title=title,
@@ -220,8 +231,21 @@ def _draw_ledger(scene: Scene, trace: AttentionTrace, found: Ledger) -> None:
     )
     if (picked := _clicked(key)) is not None and found.writers[picked].kind != "head":
         _say_written(scene, trace, found, picked)
-    notes = [t("ledger.exact", gap=f"{abs(found.gap):.0e}"), t("ledger.click")]
+    notes = [
+        t("ledger.exact", sum=signed(found.shares.sum()), gap=literal(number(abs(found.gap)))),
+        t("ledger.click"),
+        t("ledger.about_norm"),
+    ]
     st.caption(paragraph([*notes, t("ledger.not_asked")] if not found.shares.all() else notes))
+    with st.popover(t("overview.table")):
+        headings = {"writer": t("ledger.writer"), "share": t("ledger.axis"), "norm": t("ledger.norm")}
+        st.dataframe(frame[[*headings]], hide_index=True, column_config=headings)
+        numbers = frame.drop(columns="kind")
+        numbers[["layer", "head"]] = (numbers[["layer", "head"]] + 1).astype("Int64")
+        name = charts.file_name("ledger", "token", found.token + 1, *filter(None, (found.word, found.other)))
+        st.download_button(
+            t("heads.download"), matrices.csv(numbers), f"{name}.csv", "text/csv", on_click="ignore"
+        )
 
 
 def _clicked(key: str) -> int | None:

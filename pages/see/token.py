@@ -64,7 +64,9 @@ def page() -> None:
         products.mixed(subject)
     else:
         refusals.only_weights(subject.of_layer)
-    if why.has_ledger(scene, trace, token) and (written := views.fold(t("ledger.title"), key=why.LEDGER)):
+    if why.has_ledger(scene, trace, token) and (
+        written := views.fold(t("ledger.title"), key=why.LEDGER, in_link=True)
+    ):
         with written:
             why.show_ledger(scene, trace, token=token)
     model_info.about(trace)

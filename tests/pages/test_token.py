@@ -222,14 +222,21 @@ def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     assert state["focus"].token == str(token)
 
 
-def test_a_small_models_answer_is_split_and_a_click_leads_to_the_head_that_wrote_it(opened_on, monkeypatch):
+def test_a_link_splits_a_small_models_answer_and_a_click_leads_to_the_head_that_wrote_it(
+    opened_on, monkeypatch
+):
     trace = mha.trace(Scene.text, source="mini", architecture="standard")
-    found = mha.ledger(trace)
-    app = opened_on(PAGE, "ledger", architecture="standard")
+    found = mha.ledger(trace, word="animal", other="street")
+    link = {"ledger": "true", "ledger_word": "animal", "ledger_other": "street"}
+    app = opened_on(PAGE, architecture="standard", **link)
     [drawn] = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
     bars = dict(zip(drawn["data"][0]["y"], drawn["data"][0]["text"], strict=True))
     assert len(bars) == np.count_nonzero(found.shares) < len(found.shares)  # one head is asked
     assert bars["head 1 of layer 2"] == f"{found.shares.max():.4g}"
+    [table] = [frame.value for frame in app.dataframe]
+    np.testing.assert_array_equal(table[["share", "norm"]], found.frame()[["share", "norm"]])
+    written = [note["text"] for note in drawn["layout"]["annotations"]]
+    assert f"{found.norms[found.shares.argmax()]:.3g}" in written
     state = {
         "bars": {"selection": {"points": [{"customdata": int(found.shares.argmax())}]}},
         "focus": Focus(),
