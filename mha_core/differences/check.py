@@ -73,9 +73,8 @@ class Report:
         weights = "; ".join(f"W^{name.upper()} = {', '.join(self.weights[name])}" for name in names)
         lines = [self.module, f"Weights: {weights}", *self.notes, ""]
         if self.equal:
-            return "\n".join(
-                [*lines, f"Equal to torch's attention with the same weights, in {self.runs} runs."]
-            )
+            lines.append(f"Equal to torch's attention with the same weights, in {self.runs} runs.")
+            return "\n".join(lines)
         lines.append("Different from torch's attention with the same weights.")
         where = f" (line {self.line})" if self.line else ""
         lines.append(f"First difference: {STAGES[self.matrix or 'output']}{where}.")
@@ -213,13 +212,11 @@ def _compared(report: Report, call: Call, learned: Learned, name: str, forms: Se
 
 def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report:
     """The report with the first matrix that differs, and the causes of the first attempt that has any."""
-    found: list[tuple[Mistake, ...]] = []
-    attempt = attempts[0]
-    for pairs, one in product((False, True), attempts):
-        found = causes(one.given, one.wanted, report.rounding, pairs=pairs)
-        if found:
-            attempt = one
+    for pairs, attempt in product((False, True), attempts):
+        if found := causes(attempt.given, attempt.wanted, report.rounding, pairs=pairs):
             break
+    else:
+        attempt = attempts[0]
     report = replace(report, equal=False, causes=tuple(found), runs=len(attempt.given))
     report = report.noting(attempt.note)
     right = stages(attempt.given[0])
@@ -227,8 +224,8 @@ def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report
     if not found:
         matrix, line = _first_unknown(right, attempt.flow, report.rounding)
         [output] = attempt.wanted[0].values()
-        report = replace(report, matrix=matrix, distance=distance(right["output"], output))
-        return _at(report, line, file)
+        share = distance(right["output"], output)
+        return _at(replace(report, matrix=matrix, distance=share), line, file)
     wrong = stages(attempt.given[0], with_mistakes(*found[0]))
     wrong.setdefault("output", wrong["concat"])
     matrix = next(name for name in right if distance(right[name], wrong[name]) > report.rounding)

@@ -163,11 +163,9 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
             order = here
             found = [(_ordered(a, here), b) for a, b in found]
         for name in COMPARED:
-            both = [_of_as_many_heads(a[name], b[name]) for a, b in found if name in a and name in b]
-            if not both:
-                continue
-            shares = [distance(b, a) if a.shape == b.shape else np.inf for a, b in both]
-            if max(shares) > limit:
+            both = [(a[name], b[name]) for a, b in found if name in a and name in b]
+            shares = [distance(b, a) for a, b in both]
+            if max(shares, default=0.0) > limit:
                 at = int(np.argmax(shares))
                 fitting = _causes(pairs, found, limit) if name != "x" else []
                 return Difference(
@@ -222,14 +220,18 @@ def _check(pairs: Sequence[tuple[LayerTrace, LayerTrace]]) -> None:
 
 
 def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
-    """The matrices of a layer by the names of `STAGES`, in double precision, with a batch axis."""
+    """The matrices of a layer by the names of `STAGES`, in double precision, with a batch axis.
+
+    Shared keys and values are there once for each head.
+    """
     found: dict[str, Any] = {"weights": layer.weights()}
     if layer.knows("x"):
         found["x"] = layer.x
     if layer.knows("v"):
-        found |= {"v": layer.v, "heads": layer.output()}
+        found |= {"v": _for_each_head(layer.v, layer), "heads": layer.output()}
     if layer.knows("q"):
-        found |= {"q": layer.q, "k": layer.k, "raw": layer.scores(), "scaled": layer.scaled()}
+        found |= {"q": layer.q, "k": _for_each_head(layer.k, layer)}
+        found |= {"raw": layer.scores(), "scaled": layer.scaled()}
     if layer.projections.w_o is not None:
         found["output"] = layer.result()
     return {name: torch.as_tensor(np.array(matrix, np.float64))[None] for name, matrix in found.items()}
@@ -239,8 +241,6 @@ def _order(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: floa
     """For each of their heads the one of mine with the same weights and outputs; None in the same order."""
     names = [name for name in ("weights", "heads") if name in mine and name in theirs]
     h = mine["weights"].shape[1]
-    if any(mine[name].shape != theirs[name].shape for name in names):
-        return None
     order: list[int] = []
     for head in range(h):
         same = [
@@ -255,20 +255,14 @@ def _order(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: floa
 
 
 def _ordered(matrices: Mapping[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
-    """The matrices with the heads in another order; shared keys and values stay."""
+    """The matrices with the heads in another order."""
     return {
-        name: matrix[:, list(order)] if matrix.dim() == 4 and matrix.shape[1] == len(order) else matrix
-        for name, matrix in matrices.items()
+        name: matrix[:, list(order)] if matrix.dim() == 4 else matrix for name, matrix in matrices.items()
     }
 
 
-def _of_as_many_heads(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys or values of two runs, of which one may have them once for each query head."""
-    few, many = sorted((one, other), key=lambda matrix: matrix.shape[1])
-    if few.dim() != 4 or few.shape[1] == many.shape[1] or many.shape[1] % few.shape[1]:
-        return one, other
-    repeated = few.repeat_interleave(many.shape[1] // few.shape[1], dim=1)
-    return (repeated, other) if few is one else (one, repeated)
+def _for_each_head(shared: np.ndarray, layer: LayerTrace) -> np.ndarray:
+    return np.repeat(shared, layer.n_heads // len(shared), axis=0)
 
 
 def _causes(
@@ -280,25 +274,21 @@ def _causes(
     if not all(theirs.knows("q") and theirs.knows("v") for _, theirs in pairs):
         return []
     given = [_products(theirs) for _, theirs in pairs]
-    names = ("q", "k", "v", "weights", "heads", "output")
-    runs = [
-        {
-            name: mine[name]
-            for name in names
-            if name in mine
-            and (name not in "kv" or mine[name].shape == theirs[name].shape)
-            and (name != "output" or one.learned.w_o is not None)
-        }
-        for (mine, theirs), one in zip(found, given, strict=True)
-    ]
+    names = ["q", "raw", "weights", "heads"]  # and so k and v
+    if all(one.learned.w_o is not None for one in given):
+        names.append("output")
+    runs = [{name: mine[name] for name in names if name in mine} for mine, _ in found]
     return causes(given, runs, limit) or causes(given, runs, limit, pairs=True)
 
 
 def _products(layer: LayerTrace) -> Products:
     """The products X W of a layer, or q, k and v where more than a rotation follows, and its rule."""
-    is_simple = layer.about.rotary is not None and layer.stages("q") == ["q_raw", "q"]
+    code, rotation = layer.about.rotary, None
+    if code is not None and layer.stages("q") == ["q_raw", "q"]:
+        cos, sin = (_double(layer.tensor(name))[0] for name in ("cos", "sin"))
+        rotation = Rotation(code.form, cos, sin, code.start)
     tables = {
-        name: layer.tensor(f"{name}_raw") if is_simple and name != "v" else getattr(layer, name)
+        name: layer.tensor(f"{name}_raw") if rotation and name != "v" else getattr(layer, name)
         for name in "qkv"
     }
     flat = {name: _double(table).transpose(1, 2).flatten(2) for name, table in tables.items()}
@@ -323,15 +313,8 @@ def _products(layer: LayerTrace) -> Products:
         soft_cap=rule.soft_cap,
         bias=None if rule.bias is None else rule.bias.double(),
         sinks=None if rule.sinks is None else rule.sinks.double(),
-        rotation=_rotation(layer) if is_simple else None,
+        rotation=rotation,
     )
-
-
-def _rotation(layer: LayerTrace) -> Rotation:
-    code = layer.about.rotary
-    assert code is not None
-    cos, sin = (_double(layer.tensor(name))[0] for name in ("cos", "sin"))
-    return Rotation(code.form, cos, sin, code.start)
 
 
 def _double(array: np.ndarray) -> Tensor:

@@ -245,6 +245,7 @@ FAULTS = {
             ("join=view", "y.transpose(1, 2).contiguous()", "y.contiguous()"),
             ("dropout=on", ", training=self.training", ""),
             ("output=lost", "self.c_proj(y)", "y"),
+            ("bias=lost", "self.c_attn(x)", "F.linear(x, self.c_attn.weight)"),
         ],
     ),
     "heads": (

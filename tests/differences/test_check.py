@@ -73,9 +73,16 @@ def test_the_line_that_made_the_matrix_is_shown_with_what_it_should_be(written, 
     assert report.causes[0][0].correction in str(report)
 
 
-def test_what_no_known_mistake_explains_is_said_to_be_unknown(written):
-    report = check(written(changed(EINSUM, "weights = scores.softmax(dim=-1)", "weights = scores.relu()")))
-    assert (report.equal, report.causes, report.matrix) == (False, (), "weights")
+@pytest.mark.parametrize(
+    ("code", "old", "new", "matrix"),
+    [
+        (EINSUM, "scores.softmax(dim=-1)", "scores.relu()", "weights"),
+        (LINEAR, "return self.W_o(out)", "return query + self.W_o(out)", "output"),
+    ],
+)
+def test_what_no_known_mistake_explains_is_said_to_be_unknown(written, code, old, new, matrix):
+    report = check(written(changed(code, old, new)))
+    assert (report.equal, report.causes, report.matrix) == (False, (), matrix)
     assert "Cause unknown" in str(report)
 
 
