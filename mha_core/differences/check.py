@@ -148,7 +148,7 @@ class Attempt(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What is equal for two ways with the same meaning and the same numbers, as for True and 1."""
+        """The note and the numbers, equal for two ways with the same meaning, as for True and 1."""
         return self.note, *(one.numpy().tobytes() for run in self.wanted for one in run.values())
 
 

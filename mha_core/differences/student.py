@@ -63,7 +63,7 @@ class Case:
 
     @property
     def visible(self) -> Tensor:
-        """What a query may look at by the mask and the padding. (batch, 1, query or 1, key)"""
+        """True where a query may look, by the mask and the padding. (batch, 1, query or 1, key)"""
         given = [one for one in (self.mask, self.padding) if one is not None]
         return torch.stack(torch.broadcast_tensors(*given)).all(0).expand(BATCH, -1, -1, -1)
 
