@@ -1,4 +1,4 @@
-// What this browser keeps under a name; a browser that keeps nothing knows it until the page is left.
+// Data that a browser keeps under a name; one that keeps nothing knows them until the page is left.
 
 /** @type {Map<string, string>} */
 const here = new Map();
