@@ -192,9 +192,11 @@ class Pupil(Student):
                 reader, writer = await asyncio.open_connection(host.hostname, host.port)
                 lines = [f"GET /headscope/rooms/{self.invitation} HTTP/1.1", f"Host: {host.netloc}"]
                 lines += [f"Cookie: {self.cookie}"] if self.cookie else []
-                writer.write("\r\n".join([*lines, "Connection: close", "", ""]).encode())
-                answer = await reader.read()
-                writer.close()
+                try:
+                    writer.write("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+                    answer = await reader.read()
+                finally:
+                    writer.close()
         except (OSError, TimeoutError):
             return None
         head, _, body = answer.decode().partition("\r\n\r\n")

@@ -92,6 +92,17 @@ SETTLED = """([quiet, moment, limit]) => new Promise((resolve, reject) => {
 })"""
 
 
+def patient(make: Callable) -> Callable:
+    """The same function; what it makes waits long for what is expected."""
+
+    def made(**settings):
+        waits = make(**settings)
+        waits.set_default_timeout(PATIENCE)
+        return waits
+
+    return made
+
+
 @pytest.fixture(scope="session")
 def browser():
     found = program()
@@ -101,6 +112,7 @@ def browser():
         pytest.skip("no Chromium or Chrome on this machine")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=OPTIONS)
+        browser.new_context, browser.new_page = patient(browser.new_context), patient(browser.new_page)
         yield browser
         browser.close()
 
@@ -163,7 +175,6 @@ def tabs(browser):
         if key not in profiles:
             profiles[key] = browser.new_context(**{"locale": "en-US"} | settings)
             profiles[key].add_init_script(WATCH)
-            profiles[key].set_default_timeout(PATIENCE)
         page = free[key].pop() if free.get(key) else profiles[key].new_page()
         page.bring_to_front()  # one behind another tab is painted once a second
         page.set_viewport_size(viewport)
