@@ -15,10 +15,10 @@ from mha_core.attention.module import AttentionSpec
 from mha_core.differences import student
 from mha_core.differences.flow import Flow, Run
 from mha_core.differences.formula import STAGES, Mistake, Products, stages, with_mistakes
-from mha_core.differences.projections import Learned, learned_matrices, products
+from mha_core.differences.projections import ROLES, Learned, learned_matrices, products
 from mha_core.differences.search import causes, distance, gives, rounding
 from mha_core.differences.student import Case, Form, Signature
-from mha_core.errors import MhaError, Phrase
+from mha_core.errors import MhaError, Phrase, one_of
 
 NOTES = {
     "keep": "True or 1 in {name} means that a query may look.",
@@ -58,8 +58,9 @@ class Report:
     example: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The report for a program."""
+        """The report for a program; JSON has no infinite distance: None."""
         values = asdict(self) | {"weights": self.weights, "notes": list(self.notes)}
+        values["distance"] = None if self.distance == float("inf") else self.distance
         values["causes"] = [[mistake._asdict() for mistake in cause] for cause in self.causes]
         return values
 
@@ -173,6 +174,9 @@ def check(
     module, spec, made_with = student.made(kind, h, d_model, arguments or {})
     call, run, notes = _runnable(Call(module, str(file), student.signature(module), spec))
     tolerance = rounding(call.dtype)
+    for matrix, parameter in (weights or {}).items():
+        one_of("matrix", matrix, ROLES, parameter="weights")
+        one_of("weight", parameter, dict(module.named_parameters()), parameter="weights")
     named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
     learned = learned_matrices(module, run, named, spec, tolerance)
     settings = ", ".join(f"{key}={value}" for key, value in made_with.items())

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.module import AttentionSpec
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, Phrase, at_least_1, listed
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")  # of a name such as d_model or numHeads
 MODULE = "headscope_checked"  # the name under which the file is run
@@ -126,6 +126,7 @@ def made(
     is_shared = "n_kv_heads" in map(_meaning, parameters)
     if h is None:
         h = asked.get("h", SHARED[0] * SHARED[1] if is_shared else HEADS)
+    at_least_1("h", h, Phrase("heads"))
     if d_model is None:
         d_model = asked.get("d_model", WIDTH * h)
     n_kv = asked.get("n_kv_heads", next(n for n in (SHARED[0], 2, 1) if h % n == 0) if is_shared else h)
