@@ -42,7 +42,7 @@ def test_any_cell_is_explained_in_four_clicks(visit, app, settled, eye):
     view.button("layer 1").click()
     view.pictures().nth(2).click()
     view.view.locator(".six figure button").nth(4).click()
-    click_cell(view.view.locator(".large canvas"), 2, 1)
+    click_cell(view.view.locator(".large canvas.heatmap"), 2, 1)
     assert explained_number(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
 
     # What if it were hidden: the same layer, head and token, beside what was changed before; and back.

@@ -200,7 +200,7 @@ def test_a_hovered_cell_shows_its_number_and_a_large_matrix_is_saved(visit, app,
     picture(view, "weights").click()
     expect(large.get_by_role("heading", name="A₃ weights: rows sum to 1")).to_be_visible()
     assert picture(view, "weights").get_attribute("aria-expanded") == "true"
-    over_cell(large.locator("canvas"), 1, 4)
+    over_cell(large.locator("canvas.heatmap"), 1, 4)
     assert reading(view).startswith(f"{labels[1]} → {labels[4]}: ")
     for kind in ("CSV", "SVG", "PNG"):
         with page.expect_download() as waiting:
@@ -336,7 +336,7 @@ def test_every_picture_moves_the_focus_without_the_server(visit, app, eye, settl
     view.button("layer 2").click()
     assert looked_at(view) == (1, 2, 6)
     picture(view, "scores").click()
-    large = view.view.locator(".large canvas")
+    large = view.view.locator(".large canvas.heatmap")
     click_cell(large, 4, 2)
     assert looked_at(view) == (1, 2, 4)
     view.pictures().nth(1).focus()
@@ -447,7 +447,7 @@ def test_on_a_phone_the_six_matrices_are_swiped(visit, app, eye):
 
     # Two fingers that go apart zoom the matrix, not the page.
     cell = "v => v.view.matrices.gallery.enlarged.viewport.cell"
-    canvas = large.locator("canvas")
+    canvas = large.locator("canvas.heatmap")
     canvas.evaluate("e => e.scrollIntoView({ block: 'center' })")
     box, before = canvas.bounding_box(), view.view.evaluate(cell)
     fingers = page.context.new_cdp_session(page)
@@ -561,13 +561,13 @@ def test_masked_cells_are_hatched_in_pictures_captions_and_files(visit, app, eye
     view = eye(page)
     small, large = picture(view, "weights"), view.view.locator(".large")
     small.click()
-    large.locator("canvas").wait_for()
+    large.locator("canvas.heatmap").wait_for()
     view.away()
     seen = set()
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         settled(page)
-        for canvas in (small.locator("canvas"), large.locator("canvas")):
+        for canvas in (small.locator("canvas"), large.locator("canvas.heatmap")):
             assert len(colours(canvas, 2, 5)) > 1  # slanted lines over a grey
         masked = colours(small.locator("canvas"), 2, 5)
         [shown] = colours(small.locator("canvas"), 7, 3)
@@ -666,7 +666,7 @@ def test_a_long_sentence_is_scrolled_to_the_pinned_word(visit, app, eye):
     is_at("w200", "w73", "w200")
     assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
     picture(view, "weights").click()
-    click_cell(view.view.locator(".large canvas"), 3, 5)
+    click_cell(view.view.locator(".large canvas.heatmap"), 3, 5)
     is_at("w76", "w12", "w139")
     expect(view.view.locator("h3", has_text="w76 → w78")).to_be_visible()  # the cell that was pressed
     view.word(99).click()
@@ -694,7 +694,7 @@ def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye, se
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     view, layer, head = eye(page), grouped().layers[1], 2
-    panel, large = view.view.locator(".cell-path"), view.view.locator(".large canvas")
+    panel, large = view.view.locator(".cell-path"), view.view.locator(".large canvas.heatmap")
     heading, stages = panel.get_by_role("heading"), panel.locator(".stages button")
     before = len(sent)
     picture(view, "weights").click()

@@ -81,7 +81,7 @@ def test_the_large_matrix_and_the_explained_number_are_in_the_link(visit, app, s
     page = visit(app)
     view = eye(page)
     view.view.locator(".six button").nth(4).click()
-    click_cell(view.view.locator(".large canvas"), 8, 2)
+    click_cell(view.view.locator(".large canvas.heatmap"), 8, 2)
     settled(page)
     said = view.view.locator(".cell-path h3").inner_text()
     assert said.startswith("A₁ · it → animal = 0.99")

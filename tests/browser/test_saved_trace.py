@@ -31,7 +31,7 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     found = [weight for head, query, _, weight in view.lines() if (head, query) == (2, 3)]
     np.testing.assert_allclose(found, trace.layers[1].weights(2)[3], atol=1e-4)
     view.view.locator(".six figure button").nth(4).click()
-    click_cell(view.view.locator(".large canvas"), 3, 1)
+    click_cell(view.view.locator(".large canvas.heatmap"), 3, 1)
     explanation = view.view.locator(".cell-path")
     expect(explanation.locator(".edits")).to_have_text("Changed: temperature 2.")
     explanation.get_by_text("Code that prints this number").click()

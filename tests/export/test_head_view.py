@@ -321,7 +321,7 @@ def test_every_text_used_by_the_scripts_exists():
 def test_the_colours_of_the_page_are_those_of_the_app():
     page, printed = map(scripts.asset, ("page/page.css", "pictures/print.css"))
     light, dark = re.findall(r":root \{(.*?)\}", page, re.DOTALL)
-    light += re.search(r":root, \.print \{(.*?)\}", printed, re.DOTALL)[1]
+    light += re.search(r":root, \.print, \.sheet \{(.*?)\}", printed, re.DOTALL)[1]
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
     for block, name in ((light, "light"), (dark, "dark")):
         said = dict(re.findall(r"--st-([\w-]+): ([^;]+);", block))

@@ -282,6 +282,7 @@ OWN_CONTROLS = {
         {"steps_view": "order", "code": code} for code in ("sinusoidal", "rotary", "ALiBi")
     ),
     "learn/train.py": ({}, {"train_view": "heads"}),
+    "see/token.py": ({"ledger": "true"},),
 }
 
 

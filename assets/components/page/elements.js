@@ -88,13 +88,14 @@ export function makeChoice(label, values, chosen, act, wordOf = (/** @type {stri
 }
 
 /**
- * A menu below a summary. It closes with Escape, and when something else is pressed or gets the keyboard.
+ * A menu below a summary. It closes with Escape, and when something else is pressed or another menu opens.
  * @param {string} className
  * @param {(Node | string)[]} summary
  * @param {Element} inside
  */
 export function makeMenu(className, summary, inside) {
   const [box, name] = [make("details", className), make("summary")];
+  box.name = "menu"; // of those in one tree one is open
   name.append(...summary);
   box.append(name, inside);
   box.onkeydown = (event) => {
@@ -107,9 +108,9 @@ export function makeMenu(className, summary, inside) {
   const leave = (event) => {
     if (!event.composedPath().includes(box)) box.open = false;
   };
+  // Not when it loses the keyboard: that would close it while `renew` replaces it, which crashes Chromium 156.
   box.addEventListener("toggle", () => {
-    for (const act of ["pointerdown", "focusin"])
-      window[box.open ? "addEventListener" : "removeEventListener"](act, leave, true);
+    window[box.open ? "addEventListener" : "removeEventListener"]("pointerdown", leave, true);
   });
   return box;
 }
