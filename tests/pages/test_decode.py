@@ -59,6 +59,13 @@ def test_the_newest_row_is_marked_and_has_the_weights_of_the_full_run(open_decod
     assert any(f"{flops / 1000:.3g}\u00a0k" in one.value for one in app.caption)
 
 
+def test_the_row_that_is_chosen_is_dropped_before_a_run_has_seen_it(open_decode):
+    app = open_decode(row=11)
+    app.selectbox(key="decode_drop_row").select_index(2)
+    app.button(key="drop_apply").click().run()
+    assert app.session_state["edits"] == "evict,to=3,since=11"
+
+
 def test_next_and_back_walk_through_the_text_and_write_on(open_decode):
     app = open_decode(row=11)
     app.get_by_key("decode_next").click().run()

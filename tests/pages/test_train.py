@@ -49,8 +49,9 @@ def plan(**settings) -> Plan:
 
 @pytest.mark.slow
 def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_page, opened, shows, place):
-    app = on_page(train_h=2, train_d_model=32, train_seed=3)
-    job = started(app, h=2, d_model=32, seed=3)
+    app = on_page(train_h=2, train_d_model=32)
+    app.number_input(key="train_seed").set_value(3)
+    job = started(app, h=2, d_model=32, seed=3)  # before a run has seen the seed
     app.select_slider(key="train_step").set_value(7).run()
     app.button(key="look").click().run()
     assert sent(app, "address")["follow"] == training.TO_HEADS

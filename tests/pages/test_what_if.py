@@ -106,8 +106,8 @@ def test_every_mask_is_offered_and_with_sizes_where_it_has_one(on_page, english)
     assert [*dict.fromkeys(name.partition(":")[0] for name in offered)] == hiding
     assert {"causal", "window:1", "window:3", "padding:2"} < set(offered)
     assert "causal:1" not in offered
-    app.selectbox(key="change_mask").select("window:1").run()
-    app.button(key="apply_change").click().run()
+    app.selectbox(key="change_mask").select("window:1")
+    app.button(key="apply_change").click().run()  # before a run has seen the mask
     assert write([edits.Mask(layer=1, mask="window:1")]) in app.session_state["edits"]
 
 
@@ -250,7 +250,7 @@ def test_swapping_two_words_is_a_change(opened, eye, draws, english):
     app = opened().switch_page(PAGE).run()  # from Heads, which has a second sentence
     twin = app.session_state["twin"]
     app.selectbox(key="swap_one").select_index(1)
-    app.selectbox(key="swap_other").select_index(5).run()
+    app.selectbox(key="swap_other").select_index(5)
     app.button(key="apply_swap").click().run()
     assert app.query_params["edits"] == SWAP
     assert (app.session_state["text"], app.session_state["twin"]) == (Scene.text, twin)

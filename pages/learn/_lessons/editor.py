@@ -93,7 +93,7 @@ def _of_lessons(draft: Lesson) -> None:
         selection_mode="multi",
         default=numbers,
         help="\n".join(f"{at}. {literal(texts.ask(Place(lesson, at, {})))}" for at in numbers),
-        key=f"copy_screens_{name}",
+        key=(key := f"copy_screens_{name}"),
     )
     room = MAX_SCREENS - len(draft.screens)
     if len(chosen) > room:
@@ -103,17 +103,17 @@ def _of_lessons(draft: Lesson) -> None:
         key="copy_add",
         type="primary",
         on_click=_copy,
-        args=(lesson, tuple(sorted(chosen))),
+        args=(lesson, key),
         disabled=not 0 < len(chosen) <= room,
     )
 
 
-def _copy(lesson: Lesson, numbers: Sequence[int]) -> None:
+def _copy(lesson: Lesson, key: str) -> None:
     """Copies of screens in all their languages; the first ones bring the lesson's title and goal along."""
     draft = _draft()
     if not draft.screens and not draft.title:
         library.keep_draft(replace(lesson, name="lesson", screens=()))
-    _append(*(lesson.screens[number - 1] for number in numbers))
+    _append(*(lesson.screens[number - 1] for number in sorted(st.session_state[key])))
 
 
 def _is_bilingual(draft: Lesson) -> bool:

@@ -46,21 +46,28 @@ def _plan() -> Plan:
     """The settings of the training, from controls that URL parameters can set."""
     cells = st.grid(5, min_column_width=140)
     with cells.container():
-        h = _number("train_h", 1, MAX_HEADS, 4)
+        _number("train_h", 1, MAX_HEADS, 4)
     with cells.container():
-        d_model = _number("train_d_model", LIVE_WIDTHS[0], LIVE_WIDTHS[-1], 64)
+        _number("train_d_model", LIVE_WIDTHS[0], LIVE_WIDTHS[-1], 64)
     with cells.container():
-        architecture = _choice("architecture", ENCODERS, "glass-box")
+        _choice("architecture", ENCODERS, "glass-box")
     with cells.container():
         begin_in_language("train_language")
-        language = _choice("language", list(LANGUAGES), DEFAULT)
+        _choice("language", list(LANGUAGES), DEFAULT)
     with cells.container():
-        seed = _number("train_seed", 0, MAX_SEED, 0)
+        _number("train_seed", 0, MAX_SEED, 0)
     try:
-        AttentionSpec(d_model, h)
+        return _chosen()
     except MhaError as error:
         _refuse(error)
         st.stop()
+
+
+def _chosen() -> Plan:
+    """The settings as the controls are now. Raises `MhaError` for sizes that do not fit together."""
+    names = ("architecture", "h", "d_model", "language", "seed")
+    architecture, h, d_model, language, seed = (st.session_state[f"train_{name}"] for name in names)
+    AttentionSpec(d_model, h)
     return Plan(architecture, h, d_model, language, seed, **LIVE)
 
 
@@ -75,16 +82,15 @@ def _refuse(error: MhaError) -> None:
                 st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
 
 
-def _number(key: str, minimum: int, maximum: int, default: int) -> int:
+def _number(key: str, minimum: int, maximum: int, default: int) -> None:
     label, help_text = t(f"control.{key}"), t(f"control.{key}_help")
-    return st.number_input(label, minimum, maximum, default, key=key, help=help_text, bind="query-params")
+    st.number_input(label, minimum, maximum, default, key=key, help=help_text, bind="query-params")
 
 
-def _choice(field: str, names: Sequence[str], default: str) -> str:
+def _choice(field: str, names: Sequence[str], default: str) -> None:
     key = f"train_{field}"
     words, help_text = partial(choice.word, field), t(f"control.{key}_help")
     choice.draw(st.selectbox, t(f"control.{key}"), key, names, default, words=words, help=help_text)
-    return st.session_state[key]
 
 
 def _buttons(plan: Plan) -> None:
@@ -99,7 +105,6 @@ def _buttons(plan: Plan) -> None:
                 icon=":material/play_arrow:",
                 key="start",
                 on_click=_start,
-                args=(plan,),
             )
         elif job.state != "finished" and visitor in job.users:
             st.button(
@@ -128,7 +133,12 @@ def _look(name: str) -> None:
     state.follow(TO_HEADS, source="run", run=name, step=step if step in steps else steps[-1], layer=2)
 
 
-def _start(plan: Plan) -> None:
+def _start() -> None:
+    """Start the training of the settings as they are now: a press may come before a run has seen them."""
+    try:
+        plan = _chosen()
+    except MhaError:  # which the page says
+        return
     try:
         job = compute.trainings().start(plan, _visitor())
         compute.remember_run(job.name)

@@ -86,16 +86,19 @@ def _by_hand(
 ) -> None:
     """A popover that drops a row of the cache, or exchanges two, from this step on."""
     labels, rows = trace.tokens.labels, list[int]()
+    keys = [f"decode_{name}_{field}" for field in fields]
+
+    def apply() -> None:  # with the rows that are chosen now: a press may come before a run has seen them
+        one, *_, other = [st.session_state[key] for key in (*keys, keys[-1])]
+        made = Evict(keys=[one], since=at) if name == "drop" else Exchange(one=one, other=other, since=at)
+        _set([*every, made])
+
     with st.popover(t(f"decode.{name}"), icon=ICONS[name], key=f"{name}_{len(every)}"):
-        for field in fields:
+        for field, key in zip(fields, keys, strict=True):
             rest = [row for row in range(at) if row not in rows]
             named = {row: f"{row + 1} · {isolated(labels[row])}" for row in rest}
-            key = f"decode_{name}_{field}"
             rows.append(st.selectbox(t(f"decode.{field}"), rest, format_func=named.__getitem__, key=key))
-        change = (
-            Evict(keys=rows, since=at) if name == "drop" else Exchange(one=rows[0], other=rows[-1], since=at)
-        )
-        st.button(t(f"decode.{name}_apply"), key=f"{name}_apply", on_click=_set, args=([*every, change],))
+        st.button(t(f"decode.{name}_apply"), key=f"{name}_apply", on_click=apply)
 
 
 def _set(chosen: Sequence[Change]) -> None:

@@ -186,11 +186,12 @@ def _step(trace: AttentionTrace, at: int, words: Sequence[NextWord]) -> None:
             on_click=_go,
             args=(at,),
         )
+        key = f"decode_word_{components.digest(repr((at, *added)).encode())}"
         word = st.selectbox(
             t("decode.next_word"),
             list(added),
             index=0 if added else None,
-            key=f"decode_word_{components.digest(repr((at, *added)).encode())}",
+            key=key,
             accept_new_options=True,
             placeholder=t("decode.type_word"),
             label_visibility="collapsed",
@@ -203,7 +204,7 @@ def _step(trace: AttentionTrace, at: int, words: Sequence[NextWord]) -> None:
             type="secondary" if word is None else "primary",
             disabled=word is None,
             on_click=_next,
-            args=(text, at, word, added),
+            args=(text, at, key, added),
         )
 
 
@@ -214,7 +215,9 @@ def _go(row: int | None) -> None:
         st.query_params[ROW] = str(row)
 
 
-def _next(text: str, at: int, word: str, added: Mapping[str, str | None]) -> None:
+def _next(text: str, at: int, key: str, added: Mapping[str, str | None]) -> None:
+    if not (word := st.session_state[key]):
+        return
     if word in added and added[word] is None:  # the text goes on
         _go(at + 2)
         return

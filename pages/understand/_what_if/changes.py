@@ -58,14 +58,13 @@ def choose(
                 width=250,
             )
             values = {name: _place(name, trace) for name in changes.KINDS[kind].names}
-            whole = kind == "cut" and values["from"] is values["to"] is None  # nothing would be left
             st.button(
                 t("what_if.apply"),
                 key="apply_change",
                 type="primary",
-                on_click=_set,
-                args=([] if whole else [*chosen, changes.change_of(kind, values)],),
-                disabled=whole,
+                on_click=_apply,
+                args=(chosen,),
+                disabled=_is_whole(kind, values),
             )
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
             st.caption(t("what_if.try"), width="content")
@@ -83,6 +82,19 @@ def choose(
                     args=([*kept, edit],),
                 )
             swap(typed, chosen)
+
+
+def _is_whole(kind: str, values: Mapping[str, changes.Value]) -> bool:
+    """Whether a change would block every word from every word."""
+    return kind == "cut" and values["from"] is values["to"] is None
+
+
+def _apply(chosen: Sequence[Change]) -> None:
+    """Add the change in the fields as they are now: a press may come before a run has seen them."""
+    kind = st.session_state["change_kind"]
+    values = {name: st.session_state.get(f"change_{name}") or None for name in changes.KINDS[kind].names}
+    if not _is_whole(kind, values) and all(values[name] for name in FIELDS.keys() & values):
+        _set([*chosen, changes.change_of(kind, values)])
 
 
 def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
@@ -104,14 +116,13 @@ def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
             )
             for name, index in (("one", 0), ("other", 1))
         )
-        swapped = [Swap(words[first].tokens[0], words[second].tokens[0])] if first != second else []
-        st.button(
-            t("what_if.swap_apply"),
-            key="apply_swap",
-            disabled=not swapped,
-            on_click=_set,
-            args=(_toggled(chosen, swapped),),
-        )
+
+        def apply() -> None:  # with the words that are chosen now, as in `_apply`
+            one, other = (words[st.session_state[f"swap_{name}"]].tokens[0] for name in ("one", "other"))
+            if one != other:
+                _set(_toggled(chosen, [Swap(one, other)]))
+
+        st.button(t("what_if.swap_apply"), key="apply_swap", disabled=first == second, on_click=apply)
 
 
 def heads(after: AttentionTrace, chosen: Sequence[Change], *, query: int) -> None:
