@@ -130,7 +130,7 @@ class RecordedCall:
         )
 
     def _changes_places(self, later: "RecordedCall") -> bool:
-        """Whether some texts of the batch are others in a later call, which this text continues."""
+        """Whether texts of the batch have changed places in a later call that continues this one."""
         if self.of_texts is None or later.of_texts is None or len(self.of_texts) != len(later.of_texts):
             return False
         n_key, n_shared = self.k.shape[1], later.k.shape[1] - later.sizes[0]

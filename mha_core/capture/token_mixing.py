@@ -1,8 +1,9 @@
-"""Which modules of a model mix tokens beside its attention, seen by what moves.
+"""Which modules of a model mix tokens besides its attention: change one token, and see which others change.
 
-A run in which one token is changed, wherever a module gives it, is compared with a calm run. Attention is
-held or blocked meanwhile. Where other tokens of a module's output are others, and those of its input were
-not, the module is named, and gives those tokens as in the calm run, so that the next one is judged by itself.
+A reference run is compared with a run in which one token is changed in the output of every module, while
+attention is held at its results or blocked. A module is named if other tokens change in its output but not
+in its input. Its output then gets those tokens from the reference run, so that the next module is judged by
+itself.
 """
 
 import copy
@@ -36,9 +37,9 @@ def mixing(
 ) -> dict[str, str]:
     """The modules that mix tokens while a model reads a text with all attention blocked, and the reason.
 
-    In that `run` each of `length` tokens looks only at itself, so what moves another token is no attention.
-    `given` are modules whose mixing is shown or named. With `has_own_softmax` the model's own code computes
-    the attention, otherwise our function does.
+    In that `run` each of `length` tokens looks only at itself, so whatever changes another token is not
+    attention. `given` are modules whose mixing is shown or named. With `has_own_softmax` the model's own code
+    computes the attention, otherwise our function does.
     """
     shown = {names[part] for part in given if part in names}
     mixers = Mixers([length], lambda name: "" if name in shown else MIXES)
@@ -108,7 +109,7 @@ class Tokens(NamedTuple):
         return torch.Size(self.sizes).numel()
 
     def moved(self, one: Tensor, other: Tensor) -> Tensor:
-        """Which tokens are others in the second tensor."""
+        """Which tokens differ in the second tensor."""
         rounding = CLOSE.get(one.dtype, 0.0) / 10
         one, other = one.float(), other.float()
         same = (one == other) | (one.isnan() & other.isnan())
@@ -119,7 +120,7 @@ class Tokens(NamedTuple):
 
 
 class Call(NamedTuple):
-    """The tensors that a module was given and has made in the calm run."""
+    """The inputs and outputs of a module in the reference run."""
 
     given: list[Tensor]
     made: list[Tensor]
@@ -140,7 +141,7 @@ class Mixers:
         self._calls: dict[str, list[Call]] = {}
 
     def watch(self, names: Mapping[nn.Module, str], token: int | None) -> list[RemovableHandle]:
-        """Hooks for a run with a token changed in all that modules make; the first run is the calm one."""
+        """Hooks for a run with a token changed in every output; without a `token` it is the reference run."""
         running: list[tuple[Call, set[tuple[int, int]]]] = []
         calls = {name: iter(made) for name, made in self._calls.items()}
 
@@ -178,7 +179,7 @@ class Mixers:
     def hold(
         self, names: Mapping[nn.Module, str], is_left: Callable[[str], bool], chosen: Tensor | None
     ) -> None:
-        """Make what mixes tokens, but is not `left`, give what it made in the calm run, from now on.
+        """Hold the modules that mix tokens, unless they are `left`, at their outputs of the reference run.
 
         With `chosen` tokens these are changed in it, and what brings tokens into another order is held, too.
         """
@@ -195,7 +196,7 @@ class Mixers:
             module.register_forward_hook(held)
 
     def _changed(self, x: Tensor, chosen: Tensor | int | None) -> Tensor:
-        """A tensor with another token, or with others where they are chosen; one without tokens as it is."""
+        """The tensor with one token, or all chosen ones, changed; a tensor without tokens stays as it is."""
         tokens = Tokens.of(x, self.lengths)
         if chosen is None or tokens is None or is_mask(x):
             return x
@@ -203,7 +204,7 @@ class Mixers:
         return changed(x, laid(rows, tokens.axes, x)) if tokens.total == len(rows) else x
 
     def _moved(self, one: Collection[Tensor], other: Collection[Tensor]) -> set[tuple[int, int]]:
-        """The tokens that are others in the second tensors, each with the number of all."""
+        """The tokens that differ in the second tensors, each with the total number of tokens."""
         found = set()
         for before, now in zip(one, other, strict=False):
             if before.shape == now.shape and (tokens := Tokens.of(before, self.lengths)) is not None:
@@ -220,7 +221,7 @@ class Mixers:
         inside: set[tuple[int, int]],
         output: object,
     ) -> object:
-        """The output of a module with that token changed, and others where its input had them changed."""
+        """The output of a module with that token changed, and others if its input had them changed."""
         made, new, mixes, reason = list(tensors(output)), [], False, self.reason(name)
         if [x.shape for x in made] != [x.shape for x in call.made]:
             return None

@@ -414,7 +414,7 @@ class Recorder:
                 try:
                     proven, is_strange = ([], False) if given is None else order(module, given, seen, lengths)
                     self._proof.proven.update(proven)
-                except Exception:  # of somebody else's code; the notes say that nothing is proven
+                except Exception:  # raised by the model's code; the notes say that nothing is proven
                     pass
             if not is_strange:
                 self._mixing_asked.add(False)
@@ -436,7 +436,7 @@ class Recorder:
                     raise TypeError("it cannot be copied")
                 is_one_text = self.sides.same
                 found = proof(module, given, self._names, mixers, attends, seen, is_one_text=is_one_text)
-            except Exception:  # of somebody else's code: what cannot be copied may not run
+            except Exception:  # raised by the model's code: a module that cannot be copied may not run
                 if self._check == MIXING:
                     self._mixing.setdefault(self._names[module] or type(module).__name__, UNCHECKED)
         for name, why in mixers.findings.items():

@@ -8,7 +8,7 @@ import { elementsIn, treeOf } from "./elements.js";
 const rows = new WeakSet();
 
 /**
- * Called again when the controls of the row are others.
+ * Called again when the row has other controls.
  * @param {HTMLElement} row
  * @param {string} [selector] what is walked in it
  */

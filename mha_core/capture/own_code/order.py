@@ -1,4 +1,4 @@
-"""Whether the rows of attention are the tokens that a model was given, in their order, seen by what moves.
+"""Whether the rows of attention are the tokens that a model was given, in their order.
 
 A copy of the model runs again with half of the tokens of one item changed: those whose number has a 1 at
 one binary digit. Then it runs with the other half changed. What attention gave is held meanwhile, so that a
@@ -141,7 +141,7 @@ class Moves(NamedTuple):
 
 
 def moved_rows(one: Tensor, other: Tensor, by_text: Callable[[Tensor], Tensor]) -> Tensor:
-    """Which rows (text, row) of queries, keys or values are others in the second tensor."""
+    """Which rows (text, row) of queries, keys or values differ in the second tensor."""
     apart = by_text((one.float() - other.float()).abs()).amax((1, 3)).cpu()
     return apart > CLOSE.get(one.dtype, 0.0) / 100 * max(1.0, one.abs().max().item())
 
@@ -212,7 +212,9 @@ class Outermost:
             try:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
                     self._given = copied((args, kwargs))
-            except Exception:  # of somebody else's object: it is said that the module was not checked
+            except (
+                Exception
+            ):  # raised by the object's own code; the notes say that the module was not checked
                 pass
 
     def _end(self, module: nn.Module, args: tuple, output: object) -> None:
@@ -246,12 +248,12 @@ def proof(
 
         return rerun(prepared(module, given, named), held)
 
-    calm = run(lambda own, *_: mixers.watch(own, None))
+    reference = run(lambda own, *_: mixers.watch(own, None))
     places = [start for n in sorted(mixers.lengths) for start in starts(given, n)]
     for token in sorted({0, *(n // 2 for n in mixers.lengths)}):
-        held = _held(calm, {}, {n: torch.arange(n) == token for n in mixers.lengths})
+        held = _held(reference, {}, {n: torch.arange(n) == token for n in mixers.lengths})
         run(lambda own, *_, token=token: mixers.watch(own, token), held)
-    pairs = _pairs(calm, seen)
+    pairs = _pairs(reference, seen)
     found = Proof({}, {}, set())
     inputs = list(tensors(given)) if is_one_text else []
 
@@ -264,7 +266,7 @@ def proof(
             _seen_in(pairs, start).prepare(chosen, pairs[0][0].item, *copies)
 
         texts = {heads.number: one for one, heads in pairs}
-        held = _held(calm, texts, {len(chosen): chosen}) if is_last else calm.results
+        held = _held(reference, texts, {len(chosen): chosen}) if is_last else reference.results
         others = {heads.number: heads for heads in run(change, held).heads}
         return [
             moved_rows(before, now, one.by_text)
@@ -307,8 +309,8 @@ def order(
         places |= dict([(n, start) for start in starts(given, n) if start.patches is None][:1])
     if not places:
         return set(), False
-    calm = rerun(prepared(module, given, lambda *_: None))
-    pairs = _pairs(calm, seen)
+    reference = rerun(prepared(module, given, lambda *_: None))
+    pairs = _pairs(reference, seen)
     chosen = {n: _half(n) for n in places}
 
     def change(*copies: Any) -> None:
@@ -316,7 +318,7 @@ def order(
             _seen_in(pairs, start).prepare(chosen[n], pairs[0][0].item, *copies)
 
     # What attention gave changes at the same tokens, for layers that get nothing else.
-    held = _held(calm, {heads.number: one for one, heads in pairs}, chosen)
+    held = _held(reference, {heads.number: one for one, heads in pairs}, chosen)
     others = rerun(prepared(module, given, change), held).heads if pairs else ()
     by_number = {heads.number: heads for heads in others}
     proven, is_strange = set(), False
@@ -353,12 +355,12 @@ def _seen_in(pairs: Sequence[tuple[Seen, Heads]], start: Start) -> Start:
     return start._replace(size=1.0) if any(one.q.dtype in HALF for one, _ in pairs) else start
 
 
-def _pairs(calm: Rerun, seen: Sequence[Seen | None]) -> list[tuple[Seen, Heads]]:
+def _pairs(reference: Rerun, seen: Sequence[Seen | None]) -> list[tuple[Seen, Heads]]:
     """The attention of a run, each with what was recorded of it."""
-    last = seen[len(seen) - len(calm.heads) :] if len(seen) >= len(calm.heads) else ()
+    last = seen[len(seen) - len(reference.heads) :] if len(seen) >= len(reference.heads) else ()
     return [
         (one, heads)
-        for one, heads in zip(last, calm.heads, strict=False)
+        for one, heads in zip(last, reference.heads, strict=False)
         if one is not None and one.q.shape == heads.q.shape
     ]
 
@@ -426,10 +428,10 @@ def _reason(kind: int, names: Listed) -> Phrase:
     )
 
 
-def _held(calm: Rerun, texts: Mapping[int, Seen], chosen: Mapping[int, Tensor]) -> dict[int, Any]:
+def _held(reference: Rerun, texts: Mapping[int, Seen], chosen: Mapping[int, Tensor]) -> dict[int, Any]:
     """The results of attention with the rows of tokens changed that are chosen among so many."""
-    held = copied(dict(calm.results))
-    for each in calm.heads:
+    held = copied(dict(reference.results))
+    for each in reference.heads:
         result = next(tensors(held[each.number]))
         if (rows := chosen.get(result.shape[each.axis])) is not None:
             axis, one = each.axis % result.dim(), texts.get(each.number)

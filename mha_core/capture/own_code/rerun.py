@@ -125,7 +125,7 @@ def rerun(
 
 @contextmanager
 def _unseen() -> Iterator[None]:
-    """The block is seen by no recording of this thread, but by other modes, and by those that it enters."""
+    """In this block this thread records nothing, except by modes entered inside it; other modes go on."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
     others = [mode for mode in modes if not isinstance(mode, EagerMode | SdpaMode | Operations)]
     try:

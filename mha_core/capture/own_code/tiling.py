@@ -1,4 +1,4 @@
-"""Which token of an item stands where in the parts that a model folds it into, seen by what moves.
+"""Which token of an item stands where in the parts that a model folds it into.
 
 A module that is given the item as a whole runs again up to the attention over its parts, with some tokens
 changed, as in `order`.
@@ -105,7 +105,7 @@ def tiling(
         except MhaError as error:
             failed = error
             break
-        except Exception:  # of somebody else's code: what cannot be copied may not run
+        except Exception:  # raised by the model's code: a module that cannot be copied may not run
             failed = _unproven(NOT_AGAIN)
             break
         if not own.is_part_by_part:
@@ -156,12 +156,12 @@ def _of_module(
     def is_same(heads: Heads) -> bool:
         return heads.q.shape == q.shape and gap(heads.q, q) <= CLOSE.get(q.dtype, 0.0)
 
-    calm = rerun(prepared(module, given, watch), is_last=is_same)
-    if not calm.heads or not is_same(calm.heads[-1]):
+    reference = rerun(prepared(module, given, watch), is_last=is_same)
+    if not reference.heads or not is_same(reference.heads[-1]):
         raise _unproven(NOT_AGAIN)
     reason = None
     for start in (*starts, *made):
-        moved = partial(_moved, module, given, start, by_part, calm.heads[-1], calm.results)
+        moved = partial(_moved, module, given, start, by_part, reference.heads[-1], reference.results)
         try:
             tokens = _tokens(moved, shape)
         except MhaError as error:
@@ -193,13 +193,13 @@ def _moved(
     given: Given,
     start: Start,
     by_part: Callable[[Tensor], Tensor],
-    calm: Heads,
+    reference: Heads,
     held: Mapping[int, object],
     chosen: Tensor,
 ) -> list[Tensor]:
-    """Which rows (part, row) of queries, keys and values are others once some tokens are changed."""
+    """Which rows (part, row) of queries, keys and values change with some tokens."""
     run = prepared(module, given, partial(start.prepare, chosen, 0))
-    reached = rerun(run, held, lambda heads: heads.number == calm.number).heads
-    if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in calm[:3]]:
+    reached = rerun(run, held, lambda heads: heads.number == reference.number).heads
+    if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in reference[:3]]:
         raise _unproven(NOT_AGAIN)
-    return [moved_rows(*pair, by_part) for pair in zip(calm[:3], reached[-1][:3], strict=True)]
+    return [moved_rows(*pair, by_part) for pair in zip(reference[:3], reached[-1][:3], strict=True)]
