@@ -15,6 +15,7 @@ from mha_core.lessons.lesson import ANY, Lesson, shipped
 from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point, scene_of
 from pages.learn._lessons import answers, library, reveal
 from tests.differences.modules import solved
+from tests.lessons.drill import right_answer
 from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS
 
@@ -369,6 +370,22 @@ def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, compo
     app = act(app, do="go", number=2)
     assert component(app, "lesson")["question"]["words"][1] == "The"
     assert link(act(app, do="lock", answer="7")) == "1.zh-2~2.en-7"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_of_each_kind_is_judged_on_the_sentence_that_it_was_given_on(kind, opened_on, component):
+    name, number, screen = next(
+        (lesson.name, number, screen)
+        for lesson in shipped().values()
+        for number, screen in enumerate(lesson.screens, start=1)
+        if screen.question.kind == kind
+    )
+    item = screen.item("zh", tracer)
+    answer = right_answer(item, "zh")
+    app = opened_on(PAGE, lesson=name, screen=number, answers=f"{number}.zh-{answer}", lang="en")
+    assert component(app, "lesson")["question"]["words"] == list(item.words)
+    marks = {True: "Right", None: ""}
+    assert component(app, "lesson_reveal")["mark"].startswith(marks[item.is_right(answer)])
 
 
 @pytest.mark.parametrize(
