@@ -153,6 +153,8 @@ def _faults_of_end(student: Student, lesson: Lesson, language: str) -> list[str]
     answered = page.locator(".scenes .answered").count()
     if answered != len(lesson.screens):
         found.append(f"{answered} of {len(lesson.screens)} are answered")
+    if student.has_lost_the_keyboard():
+        found.append("the keyboard has lost its place")
     return found
 
 

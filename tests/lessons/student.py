@@ -116,7 +116,10 @@ class Student:
 
     def _settle(self) -> None:
         self.settle(self.page)
-        assert not self.by_keys or not self.page.evaluate(AT, "body"), "the keyboard has lost its place"
+        assert not self.has_lost_the_keyboard(), "the keyboard has lost its place"
+
+    def has_lost_the_keyboard(self) -> bool:
+        return self.by_keys and self.page.evaluate(AT, "body")
 
     def again(self) -> None:
         self._press(".reveal .hint")

@@ -2,7 +2,7 @@
 import { elementIn, make, makeButton, makeLink } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
-import { listen } from "./keys.js";
+import { listen, losesKeyboard } from "./keys.js";
 import { keepProgress } from "./progress.js";
 import { receiptOf } from "./receipt.js";
 
@@ -33,8 +33,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const act = (what) => setTriggerValue("acted", what);
   root.classList.toggle("projector", data.projector);
   keepProgress(data.lesson, { number: data.number });
+  const heading = make("h1", "ask", data.heading);
+  heading.tabIndex = -1;
   /** @type {HTMLElement[]} */
-  const parts = [make("h1", "ask", data.heading)];
+  const parts = [heading];
   for (const [title, ...texts] of [data.can, data.paper])
     if (texts.length) parts.push(make("h2", "", title), ...texts.map((text) => formatted("p", "notice", text)));
   if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
@@ -63,7 +65,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (data.sheet) foot.append(makeButton(data.sheet, "hint", () => act({ do: "sheet" })));
   foot.append(makeButton(data.back, "hint", () => act({ do: "go", number: data.number - 1 })));
   parts.push(foot);
+  const isNew = !root.firstElementChild;
   root.replaceChildren(...parts);
+  if (isNew && losesKeyboard(root)) heading.focus({ preventScroll: true });
   listen({ lock: null, locked: true, go: (by) => by < 0 && act({ do: "go", number: data.number - 1 }) });
   fitHeight(root);
 }

@@ -1,6 +1,9 @@
 // Keys of a lesson, wherever on the page one is but in a control that has keys of its own: Enter locks; after the
 // answer, and on a projector always, n and the right arrow lead on, the left arrow leads back.
 
+import { treeOf } from "../page/elements.js";
+import { KEY } from "../streamlit/adapter.js";
+
 /** @type {{ lock?: (() => void) | null, go?: ((by: number) => void) | null, always?: boolean, locked?: boolean }} */
 let ways = {};
 let hears = false;
@@ -36,4 +39,13 @@ function press(event) {
   if (!by || !(locked || (always && event.key !== "n"))) return;
   event.preventDefault();
   go(by);
+}
+
+// Whether the keyboard is nowhere, or at something that goes with the question that was asked before.
+/** @param {HTMLElement} root */
+export function losesKeyboard(root) {
+  const { activeElement, body } = document;
+  const tree = treeOf(root);
+  const isHere = tree instanceof ShadowRoot ? activeElement === tree.host : root.contains(activeElement);
+  return isHere || activeElement === body || Boolean(activeElement?.closest(`.${KEY}lesson_reveal`));
 }

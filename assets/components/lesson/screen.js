@@ -1,15 +1,15 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import { elementIn, elementsIn, emphasized, make, makeButton, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, emphasized, make, makeButton } from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
-import { fitHeight, KEY } from "../streamlit/adapter.js";
+import { fitHeight } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
 import { choose } from "./choose.js";
 import { drawRow } from "./draw.js";
 import { estimate } from "./estimate.js";
 import { flip } from "./flip.js";
 import { formatted } from "./formatted.js";
-import { listen } from "./keys.js";
+import { listen, losesKeyboard } from "./keys.js";
 import { order } from "./order.js";
 import { pointAt } from "./point.js";
 import { keepDraft, keepProgress, progressOf } from "./progress.js";
@@ -154,15 +154,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     always: data.projector,
   });
   fitHeight(root);
-}
-
-// Whether the keyboard is nowhere, or at something that goes with the question that was asked before.
-/** @param {HTMLElement} root */
-function losesKeyboard(root) {
-  const { activeElement, body } = document;
-  const tree = treeOf(root);
-  const isHere = tree instanceof ShadowRoot ? activeElement === tree.host : root.contains(activeElement);
-  return isHere || activeElement === body || Boolean(activeElement?.closest(`.${KEY}lesson_reveal`));
 }
 
 // A link without answers goes on with those that this browser keeps.
