@@ -199,8 +199,9 @@ def _sentence(used: Set[str]) -> None:
     )
     text = setting("text")
     twin = twin_of(text)
-    if not twin and "twin" not in st.session_state and "twin" not in st.query_params:
-        st.session_state.twin = ""  # the default second sentence belongs to the default first one
+    is_opened = "twin" not in st.session_state or streamlit_parts.after_history()
+    if is_opened and not twin and "twin" not in st.query_params:
+        streamlit_parts.begin_with("twin", "")  # the default second sentence belongs to the default first one
     if st.session_state.get("text_before", text) != text and _goes_with_another(st.session_state.get("twin")):
         st.session_state.twin = twin
         st.session_state.twin_emptied = not twin

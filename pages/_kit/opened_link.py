@@ -101,11 +101,11 @@ class OpenedLink(NamedTuple):
         for name in names | self.values.keys() & {*WITH_HEADS}:
             taken = getattr(self.result.scene, name)
             if str(taken) != self.values[name]:
-                streamlit_parts.begin_with(name, "" if taken is None else str(taken))
+                streamlit_parts.begin_with(name, None if taken in (None, "") else str(taken))
         for name in self.values.keys() & OWN_NUMBERS:
             with suppress(ValueError):
                 if isinf(float(self.values[name].rpartition(SEPARATOR)[2])):  # Streamlit raises for it
-                    streamlit_parts.begin_with(name, "")
+                    streamlit_parts.begin_with(name, None)
 
     def replaced(self, trace: AttentionTrace | None) -> Replacements:
         """The values that the drawn page has replaced: those beyond its `trace`, and its own fields."""

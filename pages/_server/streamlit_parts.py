@@ -141,13 +141,13 @@ def ask_no_other_site() -> None:
     net_util.get_external_ip = lambda: None
 
 
-def begin_with(name: str, value: str) -> None:
-    """Make the control of that name start with this value instead of the link's; "" is its own default.
+def begin_with(name: str, value: str | None) -> None:
+    """Make the control of that name start with this value instead of the link's; None is its own default.
 
     Streamlit would replace an invalid value by the default, but it would take any text as it is.
     """
     with get_session_state().query_params() as link:
-        if value:
+        if value is not None:
             link._initial_query_params[name] = [value]
             link.set_corrected_value(name, value, "string_value")
         else:

@@ -108,6 +108,16 @@ def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, a
     assert page.url == left
 
 
+def test_back_to_a_link_with_one_sentence_shows_one(visit, app, settled):
+    page = visit(f"{app}/?text=A cat slept because it was tired.")
+    page.locator(".view .strip .token").nth(2).click()
+    settled(page)
+    page.go_back()
+    settled(page)
+    assert "token" not in link_of(page)
+    expect(page.locator(".st-key-twin textarea")).to_have_value("")
+
+
 def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled):
     page = visit(f"{app}/positions?code=rotary")
     heading = "How does attention know the order of words?"
