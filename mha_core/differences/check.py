@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from mha_core.attention.module import AttentionSpec
 from mha_core.differences import student
 from mha_core.differences.flow import Flow, Run
-from mha_core.differences.formula import STAGES, Mistake, Products, stages, with_mistakes
+from mha_core.differences.formula import MISTAKES, STAGES, Mistake, Products, stages
 from mha_core.differences.projections import ROLES, Learned, learned_matrices, products
 from mha_core.differences.search import causes, distance, gives, rounding
-from mha_core.differences.student import Case, Form, Signature
+from mha_core.differences.student import BATCH, Case, Form, Signature
 from mha_core.errors import MhaError, Phrase, one_of
 
 NOTES = {
@@ -26,7 +26,14 @@ NOTES = {
     "added": "{name} is added to the scores: −∞ hides a key.",
     "causal": "It is causal.",
 }
+# How the inputs lie in memory.
+LAYOUTS = {
+    "batch": "",
+    "sequence": "It takes (length, batch, d_model).",
+    "text": "It takes one text at a time, (length, d_model).",
+}
 HIDDEN = "A query that may look at no key gets NaN; torch's function gives it 0."
+UNSCALED = next(mistake for mistake in MISTAKES if mistake[:2] == ("scale", "1"))
 DROPOUT = Mistake(
     "dropout",
     "on",
@@ -88,9 +95,8 @@ class Report:
             for mistake in cause:
                 lines += [f"  {mistake.sentence}", f"  It should be: {mistake.correction}."]
         if self.causes:
-            lines.append(
-                f"Tested: with this mistake torch's attention gives your numbers in all {self.runs} runs."
-            )
+            what = "both mistakes" if len(self.causes[0]) > 1 else "this mistake"
+            lines.append(f"Tested: with {what} torch's attention gives your numbers in all {self.runs} runs.")
         else:
             lines.append("Cause unknown: none of the known mistakes, and no two of them, give your numbers.")
         return "\n".join(lines)
@@ -105,22 +111,37 @@ class Call:
     signature: Signature
     spec: AttentionSpec
     one_length: bool = False
-    sequence_first: bool = False
+    layout: str = "batch"
     without_dropout: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
         return next(self.module.parameters()).dtype
 
-    def cases(self, *, masked: bool = False, causal: bool = False) -> list[Case]:
+    def cases(self, *, masked: bool = False) -> list[Case]:
         n = len(self.signature.inputs)
-        return student.cases(self.spec, n, masked=masked, causal=causal, one_length=self.one_length)
+        return student.cases(self.spec, n, masked=masked, one_length=self.one_length)
 
     def run(self, case: Case, name: str = "", mask: Tensor | None = None) -> Run:
         """Run the module; its file's code may raise anything."""
-        given = [one.to(self.dtype, copy=True) for one in case.inputs]
-        given = [one.transpose(0, 1) for one in given] if self.sequence_first else given
+        inputs = [one.to(self.dtype, copy=True) for one in case.inputs]
+        if self.layout != "text":
+            given = [one.transpose(0, 1) for one in inputs] if self.layout == "sequence" else inputs
+            output, flow = self._called(given, case, name, mask)
+            return Run(case, output.transpose(0, 1) if self.layout == "sequence" else output, flow)
+        runs = []
+        for nth, one in enumerate(zip(*inputs, strict=True)):
+            own = mask if mask is None or len(mask) > BATCH else mask[min(nth, len(mask) - 1)]
+            runs.append(self._called(one, case, name, own))
+        outputs, flows = zip(*runs, strict=True)
+        return Run(case, torch.stack(outputs), Flow.stacked(flows))
+
+    def _called(
+        self, given: Sequence[Tensor], case: Case, name: str, mask: Tensor | None
+    ) -> tuple[Tensor, Flow]:
+        """The output for these inputs, and the flow."""
         arguments: dict[str, Any] = dict(zip(self.signature.inputs, given, strict=True))
+        arguments |= {mask: None for mask, needed in self.signature.masks.items() if needed}
         if mask is not None:
             arguments[name] = mask.to(self.dtype) if mask.is_floating_point() else mask
         if self.signature.causal is not None:
@@ -128,14 +149,14 @@ class Call:
         with torch.no_grad(), Flow(self.file, without_dropout=self.without_dropout) as flow:
             result = self.module(**arguments)
         results = list(result.values()) if isinstance(result, dict) else result
-        for tensor in results if isinstance(results, list | tuple) else (results,):
-            if isinstance(tensor, Tensor) and tensor.dim() == 3:
-                output = tensor.transpose(0, 1) if self.sequence_first else tensor
-                if output.shape[:2] == case.inputs[0].shape[:2]:
-                    return Run(case, output, flow)
+        results = results if isinstance(results, list | tuple) else [results]
+        shape = given[0].shape
+        rows = [one for one in results if isinstance(one, Tensor) and one.shape[:-1] == shape[:-1]]
+        if rows:
+            return min(rows, key=lambda one: one.shape != shape).double(), flow  # no mean weights
         raise MhaError(
             "forward returns no tensor of shape (batch, length, d_model) = {shape}.",
-            shape=str(tuple(case.inputs[0].shape)),
+            shape=str(tuple(shape)),
         )
 
 
@@ -146,11 +167,6 @@ class Attempt(NamedTuple):
     wanted: list[dict[str, Tensor]]
     flow: Flow
     note: str
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """The note and the numbers, equal for two ways with the same meaning, as for True and 1."""
-        return self.note, *(one.numpy().tobytes() for run in self.wanted for one in run.values())
 
 
 def check(
@@ -173,19 +189,24 @@ def check(
     kind = student.attention_class(file, name)
     module, spec, made_with = student.made(kind, h, d_model, arguments or {})
     call, run, notes = _runnable(Call(module, str(file), student.signature(module), spec))
-    tolerance = rounding(call.dtype)
-    for matrix, parameter in (weights or {}).items():
+    tolerance = rounding(torch.float32, *(result.value.dtype for result in run.flow.results))
+    named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
+    for parameter, matrix in named.items():
         one_of("matrix", matrix, ROLES, parameter="weights")
         one_of("weight", parameter, dict(module.named_parameters()), parameter="weights")
-    named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
     learned = learned_matrices(module, run, named, spec, tolerance)
     settings = ", ".join(f"{key}={value}" for key, value in made_with.items())
     title = f"{file.name}: {kind.__name__}({settings})"
     report = Report(title, learned.names, True, 0, tolerance, notes)
-    for argument, forms in _phases(call, mask):
-        report = _compared(report, call, learned, argument, forms)
-        if not report.equal:
-            break
+    for argument in ("", *call.signature.masks):
+        for forms in _phases(call, argument, mask, is_causal=NOTES["causal"] in report.notes):
+            if report.equal:
+                report = _compared(report, call, learned, argument, forms)
+            elif report.causes:
+                with suppress(MhaError):  # a second mistake may show only with a mask
+                    both = _compared(report, call, learned, argument, forms)
+                    if any({*one} < {*two} for one, two in product(report.causes, both.causes)):
+                        report = both
     if not call.without_dropout:
         return report
     if report.equal:
@@ -202,7 +223,10 @@ def _compared(report: Report, call: Call, learned: Learned, name: str, forms: Se
             is_open = any(matrix.isnan().any() for run in attempt.wanted for matrix in run.values())
             report = report.noting(attempt.note, HIDDEN if is_open else "")
             return replace(report, runs=report.runs + len(attempt.given))
-        tried.setdefault(attempt.identity, attempt)
+        tensors = [matrix for run in attempt.wanted for matrix in run.values()]
+        tensors += [one.mask for one in attempt.given if one.mask is not None]
+        way = attempt.note, *(one.numpy().tobytes() for one in tensors)  # equal for True and 1
+        tried.setdefault(way, attempt)
     if tried:
         return _explained(report, list(tried.values()), call.file)
     if name or not call.signature.masks:
@@ -228,15 +252,19 @@ def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report
     if not found:
         matrix, line = _first_unknown(right, attempt.flow, report.rounding)
         [output] = attempt.wanted[0].values()
-        share = distance(right["output"], output)
-        return _at(replace(report, matrix=matrix, distance=share), line, file)
-    wrong = stages(attempt.given[0], with_mistakes(*found[0]))
+        return _at(replace(report, matrix=matrix, distance=distance(right["output"], output)), line, file)
+    wrong = stages(attempt.given[0], *found[0])
     wrong.setdefault("output", wrong["concat"])
     matrix = next(name for name in right if distance(right[name], wrong[name]) > report.rounding)
     if right[matrix].shape == wrong[matrix].shape:
         share, example = distance(right[matrix], wrong[matrix]), _example(wrong[matrix], right[matrix])
         report = replace(report, distance=share, example=example)
-    place = _place(wrong[matrix], attempt.flow, report.rounding)
+    later = list(wrong)[list(wrong).index(matrix) :]  # a fused function computes several at once
+    made = [[wrong[name]] for name in later]
+    if matrix == "masked" and not torch.equal(wrong["masked"], wrong["scaled"]):  # or before the scale
+        made[0].append(stages(attempt.given[0], *found[0], UNSCALED)["masked"])
+    places = (_place(matrices, attempt.flow, report.rounding) for matrices in made)
+    place = next((place for place in places if place is not None), None)
     line = None if place is None else attempt.flow.results[place].line
     return _at(replace(report, matrix=matrix), line, file)
 
@@ -245,17 +273,18 @@ def _at(report: Report, line: int | None, file: str) -> Report:
     return report if line is None else replace(report, line=line, code=linecache.getline(file, line))
 
 
-def _place(matrix: Tensor, flow: Flow, tolerance: float) -> int | None:
-    """The first result that is a matrix, or its first head."""
-    heads = [matrix, matrix[:, 0]] if matrix.dim() == 4 else [matrix]
-    places = [flow.place(one, tolerance) for one in heads]
+def _place(matrices: Sequence[Tensor], flow: Flow, tolerance: float) -> int | None:
+    """The first result that is one of the matrices, its first head, or its heads before they are repeated."""
+    whole = [matrix for matrix in matrices if matrix.dim() == 4]
+    parts = [part for matrix in whole for part in (matrix[:, 0], matrix.unique_consecutive(dim=1))]
+    places = [flow.place(one, tolerance) for one in (*matrices, *parts)]
     return min((place for place in places if place is not None), default=None)
 
 
 def _first_unknown(right: Mapping[str, Tensor], flow: Flow, tolerance: float) -> tuple[str, int | None]:
     """The first right matrix that was not computed, after the last that was, and what came instead."""
     names = [name for name in right if name != "masked"]
-    at = [_place(right[name], flow, tolerance) for name in names]
+    at = [_place([right[name]], flow, tolerance) for name in names]
     if None in at[:3]:
         return names[at.index(None)], None
     last = max(nth for nth, place in enumerate(at) if place is not None)
@@ -278,30 +307,27 @@ def _example(wrong: Tensor, right: Tensor) -> str:
 def _runnable(call: Call) -> tuple[Call, Run, tuple[str, ...]]:
     """The call in a way in which the module runs, without dropout if it is on, and what it cannot do."""
     errors: list[Exception] = []
-    for single, one_length in product((False, True), (False, True)):
-        if one_length and len(call.signature.inputs) == 1:
-            continue
-        if single:
-            call.module.float()
-        trial = replace(call, one_length=one_length)
-        try:
-            runs = [_first_run(trial) for _ in range(2)]
-        except MhaError:
-            raise
-        except Exception as error:  # the reader's code may raise anything
-            errors.append(error)
-            continue
-        if not _is_repeated(runs):
-            trial = replace(trial, without_dropout=True)
-            runs = [_first_run(trial) for _ in range(2)]
-        if not _is_repeated(runs):
+    ways = product(("batch", "text"), (torch.float64, torch.float32), (False, True))
+    for layout, dtype, one_length in ways:
+        call.module.to(dtype)
+        for without_dropout in (False, True):
+            trial = replace(call, layout=layout, one_length=one_length, without_dropout=without_dropout)
+            try:
+                run, again = _first_run(trial), _first_run(trial)
+            except MhaError:
+                raise
+            except Exception as error:  # the reader's code may raise anything
+                errors.append(error)
+                break
+            if torch.allclose(run.output, again.output, equal_nan=True):
+                if not one_length:
+                    return trial, run, ()
+                stopped = student.said(errors[-1])
+                return trial, run, (f"With other numbers of queries and keys it stops: {stopped}.",)
+        else:
             raise MhaError(
                 "Two runs of one text differ although the module is in evaluation; no dropout is the cause."
             )
-        if not one_length:
-            return trial, runs[0], ()
-        stopped = student.said(errors[0])
-        return trial, runs[0], (f"With other numbers of queries and keys it stops: {stopped}.",)
     raise MhaError("forward cannot be run: {error}.", error=student.said(errors[0])) from errors[0]
 
 
@@ -309,42 +335,39 @@ def _first_run(call: Call) -> Run:
     """A first run, with a mask where `forward` needs one."""
     try:
         return call.run(call.cases()[0])
-    except (TypeError, AttributeError) as error:  # as where a mask is needed
-        if not call.signature.masks:
-            raise
-        plain = error
-    name = call.signature.masks[0]
-    for form in student.forms(call.cases(masked=True)):
-        for case, mask in form.runs:
-            with suppress(Exception):  # the reader's code may raise anything for a mask of another form
-                return call.run(case, name, mask)
-    raise plain
+    except (TypeError, AttributeError):  # as where a mask is needed
+        for name, form in product(call.signature.masks, student.forms(call.cases(masked=True))):
+            for case, mask in form.runs:
+                with suppress(Exception):  # the reader's code may raise anything for a mask of another form
+                    return call.run(case, name, mask)
+        raise
 
 
-def _is_repeated(runs: Sequence[Run]) -> bool:
-    return torch.allclose(runs[0].output, runs[1].output, equal_nan=True)
-
-
-def _phases(call: Call, meaning: str | None) -> Iterator[tuple[str, list[Form]]]:
-    """First the module without a mask, then with each of its masks, by name; in all forms of the mask."""
-    plain = {"": call.cases(), "causal": call.cases(causal=True)}
-    yield "", [Form(made, [(case, None) for case in cases]) for made, cases in plain.items()]
-    calls = (call,) if call.one_length else (call, replace(call, one_length=True))
-    for name in call.signature.masks:
-        yield name, [form for one in calls for form in student.forms(one.cases(masked=True), meaning)]
+def _phases(call: Call, name: str, meaning: str | None, *, is_causal: bool) -> list[list[Form]]:
+    """The runs with the mask `name`, in all its forms, or without one; those of one list mean the same."""
+    square = replace(call, one_length=True)
+    if not name:
+        plain = Form("", [(case, None) for case in call.cases()])
+        causal = Form("causal", [(case.causal(), None) for case in square.cases()])
+        return [[plain], [causal]] if call.signature.causal else [[plain, causal]]
+    calls = (call,) if call.one_length else (call, square)
+    forms = [form for one in calls for form in student.forms(one.cases(masked=True), meaning)]
+    if is_causal:
+        forms += [Form(form.meaning, [(case.causal(), mask) for case, mask in form.runs]) for form in forms]
+    return [forms]
 
 
 def _attempts(call: Call, learned: Learned, name: str, forms: Sequence[Form]) -> Iterator[Attempt]:
     """The runs in all forms of a mask and in all orders of axes, and what they should start from."""
-    for sequence_first, form in product((False, True), forms):
-        trial = replace(call, sequence_first=sequence_first)
+    layouts = ("text",) if call.layout == "text" else ("batch", "sequence")
+    for layout, form in product(layouts, forms):
+        trial = replace(call, layout=layout)
         try:
             runs = [trial.run(case, name, mask) for case, mask in form.runs]
         except Exception:  # the reader's code may raise anything for a mask of another form
             continue
-        for layout, matrices in learned.layouts.items():
+        for packing, matrices in learned.layouts.items():
             given = [products(matrices, case, call.spec.n_heads) for case, _ in form.runs]
             matrix = "concat" if matrices.w_o is None else "output"
-            note = layout or NOTES.get(form.meaning, "").format(name=name)
-            note = "It takes (length, batch, d_model)." if sequence_first else note
+            note = packing or LAYOUTS[layout] or NOTES.get(form.meaning, "").format(name=name)
             yield Attempt(given, [{matrix: run.output} for run in runs], runs[0].flow, note)

@@ -21,27 +21,39 @@ class Result(NamedTuple):
 
 
 class Flow(TorchFunctionMode):
-    """The results of a run in their order; `without_dropout` leaves every dropout out."""
+    """The results of a run in their order; `without_dropout` leaves out each dropout that is on."""
 
     def __init__(self, file: str, *, without_dropout: bool = False):
         super().__init__()
         self.file = file
         self.without_dropout = without_dropout
         self.results: list[Result] = []
-        self.dropout: int | None = None  # the line of a dropout that was left out
+        self.dropout: int | None = None  # the line of the first dropout that was left out
 
     def __torch_function__(
         self, function: Callable, _types: object, args: tuple = (), kwargs: dict | None = None
     ) -> object:
-        line = self._line()
-        if self.without_dropout and "dropout" in getattr(function, "__name__", ""):
-            self.dropout = line
+        line, kwargs, name = self._line(), kwargs or {}, getattr(function, "__name__", "")
+        if self.without_dropout and "dropout" in name and kwargs.get("training", [*args, True, True][2]):
+            self.dropout = self.dropout or line
             return args[0]
-        result = function(*args, **kwargs or {})
+        if self.without_dropout and kwargs.get("dropout_p"):  # of a fused function
+            self.dropout, kwargs = self.dropout or line, {**kwargs, "dropout_p": 0.0}
+        result = function(*args, **kwargs)
         for part in result if isinstance(result, list | tuple) else [result]:
             if isinstance(part, Tensor) and not part.is_complex():
                 self.results.append(Result(part.detach().clone(), line))
         return result
+
+    @classmethod
+    def stacked(cls, flows: "Sequence[Flow]") -> "Flow":
+        """The flow of several texts from those of each, with an axis of texts in front."""
+        whole = cls(flows[0].file, without_dropout=flows[0].without_dropout)
+        whole.dropout = flows[0].dropout
+        for parts in zip(*(flow.results for flow in flows), strict=False):
+            if len({part.value.shape for part in parts}) == 1:
+                whole.results.append(Result(torch.stack([part.value for part in parts]), parts[0].line))
+        return whole
 
     def _line(self) -> int | None:
         frame: Any = sys._getframe(2)

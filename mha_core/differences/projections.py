@@ -20,13 +20,15 @@ from mha_core.differences.formula import IMPOSSIBLE, Products, stages
 from mha_core.differences.student import WORD, Case
 from mha_core.errors import MhaError, listed
 
+# Words in the names of weights, or their parts of three letters and more. An earlier row counts more: q_proj
+# is W^Q, and attn.proj W^O.
 ROLES = {
-    "qkv": {"qkv", "kqv", "wqkv", "inproj", "cattn", "attn"},
-    "kv": {"kv", "wkv"},
-    "q": {"q", "wq", "query", "queries", "qs"},
-    "k": {"k", "wk", "key", "keys", "ks"},
-    "v": {"v", "wv", "value", "values", "vs"},
-    "o": {"o", "wo", "out", "output", "proj", "fc", "final", "dense", "unify", "mix", "merge", "combine"},
+    "qkv": "qkv kqv inproj",
+    "kv": "kv wkv",
+    "q": "q wq qs quer",
+    "k": "k wk ks key",
+    "v": "v wv vs value",
+    "o": "o wo fc out proj final dense unify mix merge combine concat",
 }
 PER_HEAD = "The packed matrix has q, k and v of each head beside each other."
 
@@ -34,13 +36,13 @@ PER_HEAD = "The packed matrix has q, k and v of each head beside each other."
 def role(name: str) -> str | None:
     """The matrix that a weight is by its name: q, k, v, o, or qkv and kv packed; None for another name."""
     words = [word.lower() for word in WORD.findall(name) if word not in ("weight", "bias")]
-    joined = [one + other for one, other in pairwise(words)]
+    words += [one + other for one, other in pairwise(words)]
     return next(
         (
             matrix
-            for word in (*reversed(joined), *reversed(words))
             for matrix, names in ROLES.items()
-            if word in names
+            for named, word in product(names.split(), words)
+            if named == word or (len(named) >= 3 and named in word)
         ),
         None,
     )
@@ -134,7 +136,7 @@ class _Weights:
         columns = result.shape[2:]
         own, none = self._own_bias(weight, columns.numel()), torch.zeros(columns)
         others = [one for one in self.parameters.values() if one.numel() == columns.numel()]
-        for bias in (own, *others, none):
+        for bias in (own, none) if own.any() else (*others, none):
             made = result + bias.reshape(columns)
             if self.run.flow.place(made, self.tolerance, start=start) is not None:
                 return own if bias is none else bias.flatten()
@@ -163,35 +165,33 @@ def learned_matrices(
     names = [name for name in weights.parameters if weights.axes(name)]
     matrices = {name: named.get(name) or role(name) for name in names}
     of_inputs = {name: found for name in names if (found := weights.of_input(name))}
-    order = list(of_inputs)
-    if any(matrices[name] in (None, "o") for name in order):
-        if len(order) == 1:
-            matrices[order[0]] = "qkv"
-        elif len(order) % 3 == 0:
-            matrices |= {name: "qkv"[3 * nth // len(order)] for nth, name in enumerate(order)}
-    made: dict[str, list[Weight]] = {}
-    for name in sorted(order, key=_natural):
-        made.setdefault(matrices[name] or "", []).append(of_inputs[name])
-    others = sorted(set(names) - set(order), key=_natural)
+    others = sorted(set(names) - set(of_inputs), key=_natural)
     outputs = {name: found for name in others if (found := weights.of_result(name))}
     unused = [name for name in others if name not in outputs]
+    if any(matrices[name] in (None, "o") for name in of_inputs):  # then the order of definition tells
+        orders = [*of_inputs], [name for name in names if name not in outputs]
+        order = next((order for order in orders if len(order) % 3 == 0 or len(order) == 1), [])
+        parts = ["qkv"] if len(order) == 1 else ["q", "k", "v"]
+        matrices |= {name: parts[len(parts) * nth // len(order)] for nth, name in enumerate(order)}
+    made: dict[str, list[Weight]] = {}
+    for name in sorted(of_inputs, key=_natural):
+        made.setdefault(matrices[name] or "", []).append(of_inputs[name])
+    used = set("".join(made))
     for name in unused:  # as W^K where keys are made with W^Q, or a weight used in slices
-        matrix = matrices[name] or "o"
-        if matrix != "o" and not set(matrix) & set("".join(made)):
-            made[matrix] = [weights.unused(name, is_output=False)]
+        is_square = weights.parameters[name].numel() == spec.d_model**2
+        matrix = matrices[name] = matrices[name] or ("o" if is_square else "qkv")
+        if matrix != "o" and not set(matrix) & used:
+            made.setdefault(matrix, []).append(weights.unused(name, is_output=False))
     if not any(set(parts) <= set(made) for parts in (("q", "k", "v"), ("qkv",), ("q", "kv"))):
         raise MhaError(
             "The weights of Q, K and V were not found; the inputs are multiplied with {found}. Name them, as "
             "in --weights q=W_q.weight,k=W_k.weight,v=W_v.weight.",
-            found=listed(order, "and") if order else "no weight",
+            found=listed([*of_inputs], "and") if of_inputs else "no weight",
         )
     made = {matrix: parts for matrix, parts in made.items() if matrix in ROLES and matrix != "o"}
-    joining = [name for name in outputs or unused if matrices[name] == "o"]
-    if outputs:
-        joining = joining or list(outputs)
-        made["o"] = [outputs[name] for name in (joining if len(joining) == spec.n_heads else joining[-1:])]
-    elif len(joining) == 1:
-        made["o"] = [weights.unused(joining[0], is_output=True)]
+    joining = [name for name in outputs or unused if matrices[name] == "o"] or [*outputs]
+    if joined := [outputs.get(name) or weights.unused(name, is_output=True) for name in joining]:
+        made["o"] = joined if len(joined) == spec.n_heads else joined[-1:]
     layouts: dict[str, Projections] = {}
     for note in ("", PER_HEAD) if {"qkv", "kv"} & set(made) else ("",):
         with suppress(*IMPOSSIBLE):  # for this number of heads
@@ -218,16 +218,16 @@ def _layout(
             found["w_o"] = torch.cat([part.matrix for part in parts])
             found["b_o"] = torch.stack([part.bias for part in parts]).sum(0)
             continue
-        counts = [spec.n_heads if name == "q" else spec.n_kv_heads for name in packed]
-        for kind, tables in (("w", [part.matrix for part in parts]), ("b", [part.bias for part in parts])):
-            flat = torch.cat(tables, dim=-1)
-            if per_head:
-                cut = [
-                    part.flatten(-2) for part in flat.unflatten(-1, (spec.n_heads, -1)).chunk(len(packed), -1)
-                ]
-            else:
-                cut = flat.split([flat.shape[-1] * count // sum(counts) for count in counts], dim=-1)
-            found |= {f"{kind}_{name}": part for name, part in zip(packed, cut, strict=True)}
+        flat = torch.cat([torch.vstack([part.matrix, part.bias]) for part in parts], dim=1)
+        width, pair = spec.d_model, 2 * spec.d_k  # of all queries; of a key and its value
+        if per_head:
+            cut = [part.flatten(1) for part in flat.unflatten(1, (spec.n_heads, -1)).chunk(len(packed), 2)]
+        elif packed == "qkv" and flat.shape[1] - width in range(pair, 2 * width, pair):  # shared keys
+            cut = [flat[:, :width], *flat[:, width:].chunk(2, dim=1)]
+        else:
+            cut = [*flat.chunk(len(packed), dim=1)]
+        for name, part in zip(packed, cut, strict=True):
+            found |= {f"w_{name}": part[:-1], f"b_{name}": part[-1]}
     return Projections(**found)
 
 

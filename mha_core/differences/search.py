@@ -6,11 +6,12 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_core.differences.formula import IMPOSSIBLE, MISTAKES, Mistake, Products, stages, with_mistakes
+from mha_core.differences.formula import IMPOSSIBLE, MISTAKES, Mistake, Products, stages
 
 # Largest difference by rounding, as a share of a matrix's largest number.
 ROUNDING = {torch.float64: 1e-8, torch.float32: 3e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 MAX_HIDDEN = 2 / 3  # share of numbers that a formula leaves open, in rows whose keys are all hidden
+HIDING = -1e3  # a lower score hides a key as −∞ does
 MAX_CELLS = 1 << 19  # of the weights of a layer for which pairs of mistakes are tried
 
 
@@ -20,15 +21,20 @@ def rounding(*dtypes: torch.dtype) -> float:
 
 
 def distance(computed: Tensor, there: Tensor) -> float:
-    """The largest difference, as a share of the largest number computed; rows left open do not count.
+    """The largest difference, as a share of the largest number computed.
 
-    It is infinite for matrices of different shapes.
+    Rows that the formula leaves open, NaN, may have any numbers. It is infinite for matrices of different
+    shapes.
     """
-    known = ~computed.isnan()
-    if computed.shape != there.shape or known.float().mean() < 1 - MAX_HIDDEN:
+    if computed.shape != there.shape or computed.isnan().all():
+        return torch.inf
+    known = ~computed.isnan() | there.isnan()
+    if known.float().mean() < 1 - MAX_HIDDEN:
         return torch.inf
     computed, there = computed[known].double(), there[known].double()
-    differences = torch.where(computed == there, 0.0, (computed - there).abs())
+    is_same = (computed == there) | (computed.isnan() & there.isnan())
+    is_same |= computed.isneginf() & (there < HIDING)
+    differences = torch.where(is_same, 0.0, (computed - there).abs())
     finite = computed[computed.isfinite()].abs()
     largest = finite.max().item() if finite.numel() else 1.0
     worst = differences.nan_to_num(nan=torch.inf).max().item() if differences.numel() else 0.0
@@ -42,10 +48,9 @@ def gives(
     tolerance: float,
 ) -> bool:
     """Whether the formula with these mistakes gives all known matrices of every run within rounding."""
-    formula = with_mistakes(*mistakes)
     try:
         for products, run in zip(given, runs, strict=True):
-            computed = stages(products, formula)
+            computed = stages(products, *mistakes)
             if any(distance(computed[name], matrix) > tolerance for name, matrix in run.items()):
                 return False
     except IMPOSSIBLE:

@@ -4,8 +4,9 @@ import inspect
 import re
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,33 +24,36 @@ LENGTHS = (7, 11, 5, 13, 17)  # of queries and keys: the first two that are no o
 HEADS, WIDTH = 3, 10  # by default: h and d_k
 SHARED = 4, 3  # key/value heads, and query heads of each
 LONGEST = 64  # tokens that a module is made for where it asks
-# Names of arguments of a constructor, in lower case and without underscores.
+# Names of arguments of a constructor, in lower case and without underscores; * is any part. The first fits.
 ARGUMENTS = {
-    "h": "h nheads numheads heads nhead numattentionheads nqheads numqheads",
-    "d_model": "dmodel embeddim dim hiddensize d embeddingdim embdim embsize embedsize nembd modeldim din "
-    "dout hiddendim dembed numhiddens inputdim outputdim width querydim",
-    "n_kv_heads": "nkvheads numkvheads kvheads nkv numkeyvalueheads nkvhead",
-    "d_k": "dk dv headdim headsize dimhead dhead",
-    "dropout": "dropout dropoutrate pdrop attnpdrop residpdrop attndropout dropoutp attentiondropout",
-    "length": "blocksize contextlength maxlen maxseqlen nctx seqlen maxlength contextsize",
-    "causal": "causal iscausal masked",
-    "bias": "bias qkvbias usebias attentionbias",
+    "n_kv_heads": "*kvheads *keyvalueheads nkv nkvhead",
+    "h": "h *heads nhead",
+    "d_k": "dk dv dhead dimhead *headdim *headsize",
+    "d_model": "d din dout dmodel modeldim dim width emb* dembed nembd hid*dim hiddensize numhiddens "
+    "inputdim outputdim contextdim querydim querysize keysize valuesize kdim vdim",
+    "dropout": "*drop*",
+    "length": "blocksize context* max*len* max*position* nctx npositions seqlen",
+    "causal": "*causal masked",
+    "bias": "*bias",
+    "device": "device",
 }
 ALWAYS = {"h", "d_model", "n_kv_heads", "causal", "dropout"}  # given where they have a default, too
 # Names of inputs of `forward`: of queries, keys and values.
 INPUTS = (
     "q query queries x input inputs hiddenstates tokens embeddings xq hidden h src embedded",
-    "k key keys xk context memory encoderoutput kv xkv encoderhiddenstates y",
+    "k key keys xk context memory encoderoutput kv xkv encoderhiddenstates keyvaluestates y",
     "v value values xv",
 )
+PLACES = {name: place for place, names in enumerate(INPUTS) for name in names.split()}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of `forward`: its inputs in order, its masks, and a switch for a causal mask."""
+    """The arguments of `forward`: its inputs as q, k, v; its masks, by whether they must be given; and a
+    switch for a causal mask."""
 
     inputs: tuple[str, ...]
-    masks: tuple[str, ...]
+    masks: Mapping[str, bool]
     causal: str | None
 
 
@@ -66,6 +70,11 @@ class Case:
         """True where a query may look, by the mask and the padding. (batch, 1, query or 1, key)"""
         given = [one for one in (self.mask, self.padding) if one is not None]
         return torch.stack(torch.broadcast_tensors(*given)).all(0).expand(BATCH, -1, -1, -1)
+
+    def causal(self) -> "Case":
+        """The same for a module that also hides later keys by itself."""
+        lower = torch.ones(1, 1, self.inputs[0].shape[1], self.inputs[-1].shape[1], dtype=torch.bool).tril()
+        return replace(self, mask=lower if self.mask is None else self.mask & lower)
 
 
 def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
@@ -93,7 +102,7 @@ def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
             names=listed(classes, "and") if classes else "none",
         )
     names = list(classes) if name is None else [name]
-    for word in ("multihead", "attention", "attn"):
+    for word in ("multihead", "mha", "attention", "attn"):
         names = [one for one in names if word in one.lower()] or names
     if len(names) != 1:
         raise MhaError(
@@ -106,7 +115,12 @@ def attention_class(file: Path, name: str | None = None) -> type[nn.Module]:
 
 
 def made(
-    kind: type[nn.Module], h: int | None, d_model: int | None, given: Mapping[str, Any]
+    kind: type[nn.Module],
+    h: int | None,
+    d_model: int | None,
+    given: Mapping[str, Any],
+    *,
+    is_shared: bool = False,
 ) -> tuple[nn.Module, AttentionSpec, dict[str, Any]]:
     """A module, in double precision, its sizes, by which all axes differ, and the arguments it was made with.
 
@@ -114,7 +128,11 @@ def made(
     for sizes that do not fit together, and for arguments that the class does not have or whose meaning is
     not known.
     """
-    parameters = _parameters(kind)
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
     if unknown := sorted(set(given) - set(parameters)):
         raise MhaError(
             "{kind} has no argument {name}; its arguments are {names}.",
@@ -123,7 +141,8 @@ def made(
             names=listed(parameters, "and") if parameters else "none",
         )
     asked = {_meaning(name): value for name, value in given.items()}
-    is_shared = "n_kv_heads" in map(_meaning, parameters)
+    is_shared |= "n_kv_heads" in map(_meaning, parameters)
+    wanted = h, d_model
     if h is None:
         h = asked.get("h", SHARED[0] * SHARED[1] if is_shared else HEADS)
     at_least_1("h", h, Phrase("heads"))
@@ -132,8 +151,9 @@ def made(
     n_kv = asked.get("n_kv_heads", next(n for n in (SHARED[0], 2, 1) if h % n == 0) if is_shared else h)
     spec = AttentionSpec(d_model, h, n_kv)
     values: dict[str, Any] = {"h": h, "d_model": d_model, "n_kv_heads": n_kv, "d_k": spec.d_k}
-    values |= {"dropout": 0.1, "length": LONGEST, "causal": True, "bias": True}
+    values |= {"dropout": 0.1, "length": LONGEST, "causal": True, "bias": True, "device": "cpu"}
     arguments: dict[str, Any] = {}
+    settings = _Settings(values)
     for name, parameter in parameters.items():
         needed = parameter.default is inspect.Parameter.empty
         meant = _meaning(name)
@@ -142,7 +162,7 @@ def made(
         elif meant in values and (needed or meant in ALWAYS):
             arguments[name] = values[meant]
         elif needed and _plain(name) in ("config", "cfg", "args", "conf", "c"):
-            arguments[name] = _Settings(values)
+            arguments[name] = settings
         elif needed:
             raise MhaError(
                 "{kind} needs the argument {name}, whose meaning is not known. Give it a value, as in "
@@ -162,6 +182,8 @@ def made(
             arguments=", ".join(f"{name}={value}" for name, value in arguments.items()),
             error=said(error),
         ) from error
+    if "n_kv_heads" in settings.asked and not is_shared:
+        return made(kind, *wanted, given, is_shared=True)
     with torch.no_grad():
         for weight in module.parameters():
             width = d_model if weight.dim() > 1 else 4
@@ -174,10 +196,12 @@ class _Settings:
 
     def __init__(self, values: Mapping[str, Any]):
         self.values_by_meaning = values
+        self.asked: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         if (meant := _meaning(name)) is None:
             raise AttributeError(f"a setting {name} whose meaning is not known")
+        self.asked.add(meant)
         return self.values_by_meaning[meant]
 
     __getitem__ = __getattr__
@@ -195,7 +219,7 @@ def signature(module: nn.Module) -> Signature:
     Raises `MhaError` for a needed argument whose meaning is not known.
     """
     inputs: list[str] = []
-    masks: list[str] = []
+    masks: dict[str, bool] = {}
     causal = None
     for name, parameter in inspect.signature(module.forward).parameters.items():
         plain = _plain(name)
@@ -205,8 +229,8 @@ def signature(module: nn.Module) -> Signature:
         if "causal" in plain:
             causal = name
         elif "mask" in plain or plain in ("padding", "validlens"):
-            masks.append(name)
-        elif needed or (inputs and any(plain in names.split() for names in INPUTS)):
+            masks[name] = needed
+        elif needed or (inputs and plain in PLACES):
             inputs.append(name)
     if not 1 <= len(inputs) <= 3:
         raise MhaError(
@@ -214,12 +238,13 @@ def signature(module: nn.Module) -> Signature:
             n=len(inputs),
             names=listed(inputs, "and") if inputs else "none",
         )
-    return Signature(tuple(inputs), tuple(masks), causal)
+    places = {PLACES.get(_plain(name), -1): name for name in inputs}
+    if len(places) == len(inputs) and -1 not in places:  # as in forward(value, key, query)
+        inputs = [places[place] for place in sorted(places)]
+    return Signature(tuple(inputs), masks, causal)
 
 
-def cases(
-    of: AttentionSpec, n_inputs: int, *, masked: bool, causal: bool, one_length: bool = False
-) -> list[Case]:
+def cases(of: AttentionSpec, n_inputs: int, *, masked: bool, one_length: bool = False) -> list[Case]:
     """Runs that tell the mistakes apart: no two axes are of one length.
 
     Four have a mask and no padding, one of them a query that may look at no key; three have padding.
@@ -228,29 +253,23 @@ def cases(
     length, other = [n for n in LENGTHS if n not in taken][:2]
     generator = torch.Generator().manual_seed(1)
 
-    def drawn(n: int) -> Tensor:
-        return torch.randn(BATCH, n, of.d_model, generator=generator, dtype=torch.float64)
+    def case(n_key: int, mask: Tensor | None = None, hidden: int = 0) -> Case:
+        sizes = [(BATCH, n, of.d_model) for n in (length, n_key, n_key)[:n_inputs]]
+        inputs = tuple(torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes)
+        padding = torch.ones(BATCH, 1, 1, n_key, dtype=torch.bool)
+        padding[1, ..., n_key - hidden :] = False
+        return Case(inputs, mask, padding if hidden else None)
 
-    def case(n_key: int, mask: Tensor | None, padding: Tensor | None = None) -> Case:
-        inputs = tuple(drawn(length if nth == 0 else n_key) for nth in range(n_inputs))
-        return Case(inputs, mask, padding)
-
-    lower = torch.ones(1, 1, length, length, dtype=torch.bool).tril()
-    across = length if n_inputs == 1 or one_length or causal else other
+    across = length if n_inputs == 1 or one_length else other
     if not masked:
-        mask = lower if causal else None
-        return [case(across, mask), case(length, mask), case(length, mask)]
+        return [case(across), case(length), case(length)]
 
     def scattered(n_key: int) -> Tensor:
         mask = torch.rand(1, 1, length, n_key, generator=generator) > 0.4
         mask[..., 0] = True
         return mask
 
-    def hidden(n_key: int, count: int) -> Tensor:
-        padding = torch.ones(BATCH, 1, 1, n_key, dtype=torch.bool)
-        padding[1, ..., -count:] = False
-        return padding
-
+    lower = case(length).causal().mask
     blind = scattered(length)
     blind[..., 1, :] = False
     return [
@@ -258,9 +277,9 @@ def cases(
         case(length, blind),
         case(length, lower),
         case(length, scattered(length)),
-        case(length, lower, hidden(length, 2)),
-        case(across, scattered(across), hidden(across, 3)),
-        case(length, None, hidden(length, 1)),
+        case(length, lower, 2),
+        case(across, scattered(across), 3),
+        case(length, None, 1),
     ]
 
 
@@ -274,7 +293,14 @@ class Form(NamedTuple):
     runs: Sequence[tuple[Case, Tensor | None]]
 
 
-KINDS = ("keep", "hide", "keep number", "hide number", "added")
+# A mask that is True where a query may look, as people write masks; the first word is what True means.
+KINDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "keep": lambda visible: visible,
+    "hide": lambda visible: ~visible,
+    "keep number": lambda visible: visible.double(),
+    "hide number": lambda visible: (~visible).double(),
+    "added": lambda visible: torch.zeros(visible.shape).double().masked_fill(~visible, -torch.inf),
+}
 
 
 def forms(runs: Sequence[Case], meaning: str | None = None) -> Iterator[Form]:
@@ -284,34 +310,17 @@ def forms(runs: Sequence[Case], meaning: str | None = None) -> Iterator[Form]:
     padded = [replace(case, mask=None) for case in runs if case.padding is not None]
     texts = slice(None)
     shapes = (masked, ()), (masked, (texts, 0)), (same, (0, 0)), (padded, ()), (padded, (texts, 0, 0))
-    for (cases, part), kind in product(shapes, KINDS):
+    for (cases, part), (kind, written) in product(shapes, KINDS.items()):
         if meaning in (None, says := kind.split()[0]):
-            yield Form(says, [(case, _mask(case.visible[part], kind)) for case in cases])
+            yield Form(says, [(case, written(case.visible[part])) for case in cases])
     if meaning in (None, "keep"):
         yield Form("keep", [(case, case.visible.sum(-1).flatten()) for case in padded])  # lengths
 
 
-def _mask(visible: Tensor, kind: str) -> Tensor:
-    match kind:
-        case "keep":
-            return visible
-        case "hide":
-            return ~visible
-        case "keep number":
-            return visible.double()
-        case "hide number":
-            return (~visible).double()
-    return torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, -torch.inf)
-
-
-def _parameters(kind: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    every = list(inspect.signature(kind.__init__).parameters.items())[1:]
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {name: parameter for name, parameter in every if parameter.kind not in variable}
-
-
 def _meaning(name: str) -> str | None:
-    return next((meant for meant, names in ARGUMENTS.items() if _plain(name) in names.split()), None)
+    plain = _plain(name)
+    fitting = (meant for meant, names in ARGUMENTS.items() for n in names.split() if fnmatchcase(plain, n))
+    return next(fitting, None)
 
 
 def _plain(name: str) -> str:

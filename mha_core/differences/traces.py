@@ -1,7 +1,9 @@
 """The first matrix that differs between two traces, and the mistake that makes the one of the other."""
 
+import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,16 +11,17 @@ import torch
 from torch import Tensor
 
 from mha_core.attention.module import Projections
-from mha_core.differences import drawing
 from mha_core.differences.formula import STAGES, Mistake, Products, Rotation
 from mha_core.differences.search import causes, distance, rounding
 from mha_core.errors import MhaError, Phrase, listed, named_type
+from mha_core.export.notebook import picture
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
 COMPARED = ("x", "q", "k", "v", "raw", "scaled", "weights", "heads", "output")
 INPUT = Phrase("the input of the layer")
 PER_LAYER = 0.25  # by which rounding grows with each layer
+SIDE = 32  # cells on a side of a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +71,7 @@ class Difference:
         )
         for cause in self.causes:
             found += [mistake.sentence for mistake in cause]
-        if self.matrix == "x" and self.layer:
-            found.append(
-                Phrase(
-                    "What comes between the heads of layer {layer} and this input was not recorded in both "
-                    "runs: W^O, residual connections, norms or MLPs.",
-                    layer=self.layer,
-                )
-            )
-        elif not self.causes:
+        if not self.causes and self.matrix != "x":
             found.append(
                 Phrase("The cause is unknown: no known mistake, and no two of them, make this difference.")
             )
@@ -89,7 +84,16 @@ class Difference:
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the sentences, and both matrices of the head that differs most."""
-        return drawing.difference_html(self)
+        said = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.sentences())
+        mine, theirs, where = self.mine, self.theirs, ""
+        if mine is None or theirs is None or mine.shape != theirs.shape:
+            return said
+        if mine.ndim == 3:
+            head = int(np.nan_to_num(np.abs(mine - theirs)).max((1, 2)).argmax())
+            mine, theirs, where = mine[head], theirs[head], f", head {head + 1}"
+        named = {"mine": mine, "theirs": theirs, "mine − theirs": mine - theirs}
+        pictures = "".join(_picture(matrix, f"{name}{where}") for name, matrix in named.items())
+        return f'{said}<div style="display:flex;flex-wrap:wrap;gap:12px;margin:6px 0">{pictures}</div>'
 
 
 class Recorded(Protocol):
@@ -161,22 +165,25 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
         here = _order(*found[0], limit)
         if here is not None:
             order = here
-            found = [(_ordered(a, here), b) for a, b in found]
+            for a, _ in found:
+                a |= {name: one[:, here] for name, one in a.items() if one.dim() == 4}
         for name in COMPARED:
             both = [(a[name], b[name]) for a, b in found if name in a and name in b]
             shares = [distance(b, a) for a, b in both]
             if max(shares, default=0.0) > limit:
                 at = int(np.argmax(shares))
                 fitting = _causes(pairs, found, limit) if name != "x" else []
+                if number and not fitting and (name == "x" or not all("x" in one for one in found[0])):
+                    notes.append(
+                        Phrase(
+                            "What comes between the heads of layer {layer} and the next layer was not "
+                            "recorded in both runs: W^O, residual connections, norms or MLPs.",
+                            layer=number,
+                        )
+                    )
+                matrices = [one.squeeze(0).numpy() for one in both[at]]
                 return Difference(
-                    name,
-                    number,
-                    max(shares),
-                    limit,
-                    tuple(fitting),
-                    order,
-                    tuple(notes),
-                    *(one.squeeze(0).numpy() for one in both[at]),
+                    name, number, max(shares), limit, tuple(fitting), order, tuple(notes), *matrices
                 )
     return Difference(None, None, 0.0, limit, heads=order, notes=tuple(notes))
 
@@ -224,13 +231,17 @@ def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
 
     Shared keys and values are there once for each head.
     """
+
+    def repeated(shared: np.ndarray) -> np.ndarray:
+        return np.repeat(shared, layer.n_heads // len(shared), axis=0)
+
     found: dict[str, Any] = {"weights": layer.weights()}
     if layer.knows("x"):
         found["x"] = layer.x
     if layer.knows("v"):
-        found |= {"v": _for_each_head(layer.v, layer), "heads": layer.output()}
+        found |= {"v": repeated(layer.v), "heads": layer.output()}
     if layer.knows("q"):
-        found |= {"q": layer.q, "k": _for_each_head(layer.k, layer)}
+        found |= {"q": layer.q, "k": repeated(layer.k)}
         found |= {"raw": layer.scores(), "scaled": layer.scaled()}
     if layer.projections.w_o is not None:
         found["output"] = layer.result()
@@ -252,17 +263,6 @@ def _order(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: floa
             return None
         order.append(head if head in same else same[0])
     return tuple(order) if order != [*range(h)] and sorted(order) == [*range(h)] else None
-
-
-def _ordered(matrices: Mapping[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
-    """The matrices with the heads in another order."""
-    return {
-        name: matrix[:, list(order)] if matrix.dim() == 4 else matrix for name, matrix in matrices.items()
-    }
-
-
-def _for_each_head(shared: np.ndarray, layer: LayerTrace) -> np.ndarray:
-    return np.repeat(shared, layer.n_heads // len(shared), axis=0)
 
 
 def _causes(
@@ -309,13 +309,21 @@ def _products(layer: LayerTrace) -> Products:
         learned=Projections(**{name: one.double() for name, one in learned.items() if one is not None}),
         mask=None if allowed.all() else allowed | ~padding,
         padding=None if padding.all() else padding,
-        scale=layer.scale,
-        soft_cap=rule.soft_cap,
-        bias=None if rule.bias is None else rule.bias.double(),
-        sinks=None if rule.sinks is None else rule.sinks.double(),
+        rule=replace(rule, mask=None).mapped(Tensor.double),
         rotation=rotation,
     )
 
 
 def _double(array: np.ndarray) -> Tensor:
     return torch.as_tensor(np.array(array, np.float64))[None]
+
+
+def _picture(matrix: np.ndarray, title: str) -> str:
+    """A matrix with its largest number; of a large one the number of the largest size in each cell."""
+    values = np.where(np.isfinite(matrix), matrix, 0.0)
+    rows, columns = (np.linspace(0, size, min(size, SIDE) + 1).astype(int) for size in values.shape)
+    blocks = [[values[a:b, c:d] for c, d in pairwise(columns)] for a, b in pairwise(rows)]
+    cells = np.array([[one.flat[np.abs(one).argmax()] for one in row] for row in blocks])
+    end = np.abs(cells).max() or 1.0
+    title = f"{title}, to {end:.3g}"
+    return f'<figure style="margin:0">{picture(cells / end, title)}<figcaption>{title}</figcaption></figure>'

@@ -10,6 +10,7 @@ from mha_core.traces.trace import AttentionTrace
 
 MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer; cells on a side, and pixels of a cell
 MAX_LAYERS, MAX_TEXT = 4, 200
+NEGATIVE = ' fill="#d6761e"'
 
 
 def trace_html(trace: AttentionTrace) -> str:
@@ -71,13 +72,19 @@ def _picture(layer: LayerTrace, head: int) -> str:
             for start, stop in pairwise(rows)
         ]
     )
-    height, width = cells.shape
+    return picture(np.sqrt(np.minimum(cells, 1)), f"head {head}: largest weight {cells.max():.2f}")
+
+
+def picture(shades: np.ndarray, title: str) -> str:
+    """A small picture of a matrix with numbers from −1 to 1, darker for larger ones; orange below 0."""
+    height, width = shades.shape
     squares = "".join(
-        f'<path d="M{column} {row}h1v1h-1z" fill-opacity="{np.sqrt(min(cells[row, column], 1)):.2f}"/>'
-        for row, column in zip(*np.nonzero(cells > 1e-4), strict=True)
+        f'<path d="M{column} {row}h1v1h-1z" fill-opacity="{abs(shades[row, column]):.2f}"'
+        f"{NEGATIVE if shades[row, column] < 0 else ''}/>"
+        for row, column in zip(*np.nonzero(np.abs(shades) > 0.01), strict=True)
     )
     return (
         f'<svg role="img" viewBox="0 0 {width} {height}" width="{CELL * width}" height="{CELL * height}" '
         f'fill="#205195" shape-rendering="crispEdges" style="background:#f1eee6">'
-        f"<title>head {head}: largest weight {cells.max():.2f}</title>{squares}</svg>"
+        f"<title>{html.escape(title)}</title>{squares}</svg>"
     )

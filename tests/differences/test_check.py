@@ -39,7 +39,7 @@ CASES = [(code, *fault) for code, faults in FAULTS.values() for fault in faults]
 def test_a_planted_fault_is_the_only_cause_that_is_named(written, case):
     code, mistake, *changes = case
     report = check(written(changed(code, *changes)))
-    assert [[f"{one.term}={one.value}" for one in cause] for cause in report.causes] == [[mistake]]
+    assert [" & ".join(f"{one.term}={one.value}" for one in cause) for cause in report.causes] == [mistake]
     assert not report.equal
 
 
@@ -63,6 +63,13 @@ def test_two_faults_are_named_as_a_pair_with_the_line_of_the_first(written):
     [
         (LINEAR, "math.sqrt(self.d_k)", "math.sqrt(self.d_model)", "scores = torch.matmul("),
         (LINEAR, "dim=-1", "dim=-2", "weights = torch.softmax(scores"),
+        (LINEAR, "mask == 0", "mask.mT == 0", "scores = scores.masked_fill("),
+        (
+            changed(LINEAR, *VARIANTS["a fused function"][1:]),
+            "mask)\n",
+            "mask, scale=1.0)\n",
+            "out = F.scaled",
+        ),
         (HEADS, "in self.heads]", "in reversed(self.heads)]", "return self.linear_out("),
     ],
 )
@@ -78,6 +85,7 @@ def test_the_line_that_made_the_matrix_is_shown_with_what_it_should_be(written, 
     [
         (EINSUM, "scores.softmax(dim=-1)", "scores.relu()", "weights"),
         (LINEAR, "return self.W_o(out)", "return query + self.W_o(out)", "output"),
+        (LINEAR, "self.W_q(query)", "query @ self.W_q.weight.T + self.W_v.bias", "q"),
     ],
 )
 def test_what_no_known_mistake_explains_is_said_to_be_unknown(written, code, old, new, matrix):

@@ -49,7 +49,7 @@ TABLE = {
     "mha_core/analysis/roles.py": f"numpy pandas {TRACES} mha_core.analysis.* mha_core.training.*",
     "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.capture.* mha_core.sources.*"
     " mha_core.analysis.* mha_core.training.*",
-    "mha_core/differences/*": f"torch numpy {TRACES}",
+    "mha_core/differences/*": f"torch numpy {TRACES} mha_core.export.notebook",
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/scene/*": f"numpy mha_core.export.* mha_core.sources mha_core.sources.*"
     f" mha_core.training.* {TRACES}",
