@@ -11,6 +11,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
@@ -399,15 +400,20 @@ def _check_module(args: argparse.Namespace) -> int:
     timer.start()
     torch.set_num_threads(1)  # its tensors are small
     try:
-        report = check(
-            args.file,
-            name=args.name,
-            h=args.h,
-            d_model=args.d_model,
-            arguments={name: _value(value) for name, value in map(_pair, args.argument)},
-            weights=dict(_pair(word) for word in args.weights.split(",") if word),
-            mask=args.mask,
-        )
+        with redirect_stdout(sys.stderr):  # what the module prints is no part of the report
+            report = check(
+                args.file,
+                name=args.name,
+                h=args.h,
+                d_model=args.d_model,
+                arguments={name: _value(value) for name, value in map(_pair, args.argument)},
+                weights=dict(_pair(word) for word in args.weights.split(",") if word),
+                mask=args.mask,
+            )
+    except SystemExit as error:
+        raise mha.MhaError(
+            "{file} ends the program. Put what runs it below: if __name__ == '__main__'.", file=args.file
+        ) from error
     finally:
         timer.cancel()
     print(json.dumps(report.to_json(), ensure_ascii=False, indent=1) if args.json else report)

@@ -140,11 +140,14 @@ def test_weights_of_other_names_are_found_by_their_order_or_given(written):
 def test_the_command_prints_json_and_fails_for_a_fault(written, capsys):
     assert command.main(["check", str(written(LINEAR))]) == 0
     assert "Equal to torch's attention" in capsys.readouterr().out
-    assert command.main(["check", "--json", str(written(changed(LINEAR, "dim=-1", "dim=-2")))]) == 1
+    faulty = changed(LINEAR, "dim=-1", "dim=-2", "return self.W_o(out)", "print(out); return self.W_o(out)")
+    assert command.main(["check", "--json", str(written(faulty))]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["causes"][0][0]["value"] == "queries"
     assert command.main(["check", "none.py"]) == 1
     assert "no Python file" in capsys.readouterr().err
+    assert command.main(["check", str(written(f"{LINEAR}raise SystemExit"))]) == 1
+    assert "ends the program" in capsys.readouterr().err
 
 
 def test_code_that_never_ends_is_stopped(written):
