@@ -41,16 +41,17 @@ class Thumbnails:
     def add(self, block: RowBlock[slice]) -> None:
         start, stop = block.rows.start, block.rows.stop
         first = np.searchsorted(self.rows, start, "right") - 1
+        keys = self.keys[self.keys < block.weights.shape[2]]
         for row in range(first, np.searchsorted(self.rows, stop, "left")):
             part = slice(max(self.rows[row], start) - start, min(self.rows[row + 1], stop) - start)
-            maxima = np.maximum.reduceat(block.weights[:, part].max(1), self.keys, axis=1)
-            pixels = self.largest[:, row]
+            maxima = np.maximum.reduceat(block.weights[:, part].max(1), keys, axis=1)
+            pixels = self.largest[:, row, : len(keys)]
             np.maximum(pixels, maxima, out=pixels)
             if block.allowed is None:
                 self.visible[:, row] = True
             else:
-                visible = np.logical_or.reduceat(block.allowed[:, part].any(1), self.keys, axis=1)
-                self.visible[:, row] |= visible
+                visible = np.logical_or.reduceat(block.allowed[:, part].any(1), keys, axis=1)
+                self.visible[:, row, : len(keys)] |= visible
 
     def weights(self) -> np.ndarray:
         """The largest weight of each pixel, NaN where all cells are hidden. (head, side, side), float32"""
@@ -127,7 +128,7 @@ class Heads:
         """Compute one head, in blocks of rows."""
         of_layer = self.layers[layer]
         thumbnail, measures = Thumbnails(of_layer, self.side, 1), Patterns(of_layer, 1)
-        for block in blocks(of_layer, head=head, each=2):  # thumbnail and measures of the same cells
+        for block in blocks(of_layer, head=head):  # thumbnail and measures of the same cells
             thumbnail.add(block)
             measures.add(block)
         self.thumbs[layer][head] = thumbnail.weights()[0]

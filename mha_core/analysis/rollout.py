@@ -62,9 +62,11 @@ def rollout(
 
 def _combined(layer: LayerTrace, heads: str) -> np.ndarray:
     """The weights of all heads combined into one matrix, computed block by block. (query, key), float64"""
-    combined = np.empty((layer.n_query, layer.n_key))
+    combined = np.zeros((layer.n_query, layer.n_key))
     for block in blocks(layer):
-        combined[block.rows] = HEADS[heads](block.weights.astype(np.float64), axis=0)
+        combined[block.rows, : block.weights.shape[2]] = HEADS[heads](
+            block.weights.astype(np.float64), axis=0
+        )
     return combined
 
 

@@ -168,18 +168,19 @@ def looked(block: RowBlock[slice], patterns: Patterns, kinds: TokenKinds, links:
             yield Looked(name, rows, values, counted, equal, None)
     everywhere = np.arange(len(queries))
     for name, keys in kinds.of_kind.items():
+        keys = keys[:n_key]
         chance = chance_of(keys[None])
         value = np.vecdot(weights, keys.astype(weights.dtype))
         yield Looked(name, everywhere, value, several & (chance > 0), chance, keys[None])
     for name, repeated in kinds.repeated.items():
-        keys = repeated[block.rows]
+        keys = repeated[block.rows, :n_key]
         rows = np.flatnonzero(keys.any(1))
         chance = chance_of(keys)[:, rows]
         value = np.vecdot(weights[:, rows], keys[rows].astype(weights.dtype))
         yield Looked(name, rows, value, several[:, rows] & (chance > 0), chance, keys[rows])
     of_kind: dict[str, list[tuple[int, int]]] = {}
     for query, key, name in links:
-        if block.rows.start <= query < block.rows.stop:
+        if block.rows.start <= query < block.rows.stop and key < n_key:  # others are hidden
             of_kind.setdefault(name, []).append((query - block.rows.start, key))
     for name, pairs in of_kind.items():
         rows, keys = np.array(pairs).T

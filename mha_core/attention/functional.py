@@ -42,10 +42,13 @@ def attend(
     blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
     if len(blocks) <= 1:
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
-    parts = (
-        _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
-        for rows in blocks
-    )
+
+    def attended(rows: slice) -> Tensor:
+        expanded = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
+        keys = slice(expanded.reach(n_key))
+        return _attend(q[..., rows, :], k[..., keys, :], v[..., keys, :], expanded.for_keys(keys))
+
+    parts = map(attended, blocks)
     if torch.is_grad_enabled():
         return torch.cat(list(parts), dim=-2)
     # A list of small results would fragment memory between the freed scores.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -111,16 +111,15 @@ class ScoreRule:
         bias, mask = self._crop(self.bias, heads, rows), self._crop(self.mask, heads, rows)
         if self.distance_bias is not None:
             table = self.distance_bias[heads]
-            positions = torch.arange(n_query, device=table.device)[rows]
-            keys = torch.arange(n_key, device=table.device)
-            places = keys - positions[:, None] + n_query - 1
+            # The row of query m is the window that begins at its entry for key 0.
+            starts = n_query - 1 - torch.arange(n_query, device=table.device)[rows]
             hidden = table == HIDDEN
             if hides := bool(hidden.any()):
-                visible = ~hidden[:, places]
+                visible = (~hidden).unfold(-1, n_key, 1)[:, starts]
                 mask = visible if mask is None else mask & visible
                 table = table.masked_fill(hidden, 0.0)
             if not hides or table.any():
-                laid_out = table[:, places]
+                laid_out = table.unfold(-1, n_key, 1)[:, starts]
                 bias = laid_out if bias is None else bias + laid_out
         return replace(
             self,
@@ -131,6 +130,23 @@ class ScoreRule:
             patched_weights=self._crop(self.patched_weights, heads, rows),
             patched_outputs=self._crop(self.patched_outputs, heads, rows),
         )
+
+    def for_keys(self, keys: slice | list[int]) -> "ScoreRule":
+        """The same rule, expanded by `at`, for some of the keys."""
+        tables = {name: getattr(self, name) for name in ("bias", "mask", "patched_weights")}
+        some: dict[str, Any] = {name: table[..., keys] for name, table in tables.items() if _has_keys(table)}
+        return replace(self, **some)
+
+    def reach(self, n_key: int) -> int:
+        """The number of keys up to the last one that any row may look at, at least 1.
+
+        The rule must have been expanded for these rows by `at`. All keys where weights are patched, and on a
+        GPU, which would have to be waited for.
+        """
+        if not _has_keys(self.mask) or not self.mask.is_cpu or self.patched_weights is not None:
+            return n_key
+        seen = _of_all_rows(torch.amax, self.mask)
+        return int(seen.nonzero().max()) + 1 if seen.any() else 1
 
     def hiding(self, allowed: Tensor | None) -> "ScoreRule":
         """The same rule with a further mask: a cell is visible if both masks allow it."""
@@ -220,7 +236,11 @@ class ScoreRule:
             masked = masked + self.bias
         if self.mask is not None:
             fits = spent and torch.broadcast_shapes(self.mask.shape, masked.shape) == masked.shape
-            masked = (masked.masked_fill_ if fits else masked.masked_fill)(~self.mask, HIDDEN)
+            if fits and self.mask.is_cpu:  # in a causal block of rows few keys are hidden from any of them
+                keys = slice(int(_of_all_rows(torch.amin, self.mask).argmin()), None)
+                masked[..., keys].masked_fill_(~self.mask[..., keys], HIDDEN)
+            else:
+                masked = (masked.masked_fill_ if fits else masked.masked_fill)(~self.mask, HIDDEN)
         return masked
 
     def weights(self, masked: Tensor, *, spent: bool = False) -> Tensor:
@@ -237,7 +257,7 @@ class ScoreRule:
         empty = None
         if self.mask is not None and self.sinks is None:
             # A softmax over no keys is 0/0. Such a row gets finite scores first and weight 0 afterwards.
-            empty = self.mask.view(torch.uint8).amax(-1, keepdim=True) == 0  # `any` takes ten times as long
+            empty = self.mask.view(torch.uint8).amax(-1, keepdim=True) == 0
             if empty.is_cpu and not empty.any():  # on a GPU the check takes longer than the work
                 empty = None
             else:
@@ -256,6 +276,16 @@ class ScoreRule:
         (…, head, query, d_v). The rule must have been expanded for these rows by `at`.
         """
         return _patched(mixed, self.patched_outputs)
+
+
+def _has_keys(table: Tensor | None) -> TypeGuard[Tensor]:
+    """Whether a table differs from key to key: with one column it is the same for each."""
+    return table is not None and table.shape[-1] > 1
+
+
+def _of_all_rows(reduce: Callable[..., Tensor], mask: Tensor) -> Tensor:
+    """For each key the largest or smallest entry of the mask in any row of any head, as 0 and 1."""
+    return reduce(mask.view(torch.uint8), [*range(mask.dim() - 1)])  # `any` and `all` take ten times as long
 
 
 def _patched(computed: Tensor, patches: Tensor | None) -> Tensor:

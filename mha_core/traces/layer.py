@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mha_core.attention.functional import (
-    HALF,
     attention_weights,
     concat_heads,
     join_heads,
@@ -56,6 +55,13 @@ class Strongest(NamedTuple):
 
     keys: np.ndarray
     weights: np.ndarray
+
+
+class Visible(NamedTuple):
+    """Weights (head, row, key), and where these rows may look (head or 1, row, key), None for everywhere."""
+
+    weights: np.ndarray
+    allowed: np.ndarray | None
 
 
 class Blocks(NamedTuple):
@@ -313,6 +319,16 @@ class LayerTrace:
             self._check_whole(self.n_heads if head is None else 1)
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
+    def visible(self, head: int | None = None, *, rows: Picked = None) -> Visible:
+        """The weights of some rows up to the last key that any of them may look at, and where they may look.
+
+        Further keys have the weight 0; in a causal text these are half of all cells.
+        """
+        rows = self.row_indices(rows)
+        rule, keys = self._reach(head, rows)
+        weights = array(self._weights(head, rows, rule, keys))
+        return Visible(weights, _allowed(rule, weights.shape))
+
     def strongest(self, head: int, k: int) -> Strongest:
         """The `k` keys of each row with the largest weights, the largest first, and these weights.
 
@@ -336,24 +352,22 @@ class LayerTrace:
         head, size = self.head_index(head), at_least_1("size", size, Phrase("tokens"))
         shape = -(-self.n_query // size), -(-self.n_key // size)
         largest, sums, visible = np.zeros(shape, np.float32), np.zeros(shape), np.zeros(shape, bool)
-        columns, lse = np.arange(shape[1]) * size, np.empty(self.n_query)
+        lse = np.empty(self.n_query)
         is_new = self.knows("q") and self.rule.patched_weights is None and head not in self._log_sum_exps
         for rows in row_blocks(self.n_query, self.n_key):
+            rule, keys = self._reach(head, rows)
             if is_new:
-                weights, lse[rows] = self._softmax(head, rows)
+                weights, lse[rows] = self._softmax(head, rows, rule, keys)
             else:
-                weights = self._weights(head, rows)[0]
-            weights = weights.float() if weights.dtype in HALF else weights
-            into = slice(rows.start // size, -(-rows.stop // size))
-            edges = (np.arange(into.start, into.stop + 1) * size - rows.start).clip(0, len(weights))
-            cells, mask = weights.numpy(), self._rule(head, rows).mask
+                weights = self._weights(head, rows, rule, keys)
+            [cells], allowed = array(weights), _allowed(rule, weights.shape)
+            first, last = rows.start // size, -(-rows.stop // size)
+            columns = np.arange(0, cells.shape[1], size)
+            into = np.s_[first:last, : len(columns)]
+            edges = (np.arange(first, last + 1) * size - rows.start).clip(0, len(cells))
             np.maximum(largest[into], _pooled(np.maximum, cells, edges, columns), out=largest[into])
             sums[into] += _pooled(np.add, cells, edges, columns)
-            if mask is not None:
-                allowed = np.broadcast_to(mask.reshape(-1, self.n_key).numpy(), cells.shape)
-                visible[into] |= _pooled(np.logical_or, allowed, edges, columns)
-            else:
-                visible[into] = True
+            visible[into] |= allowed is None or _pooled(np.logical_or, allowed[0], edges, columns)
         if is_new:
             self._log_sum_exps[head] = lse
         largest[~visible] = np.nan
@@ -369,8 +383,7 @@ class LayerTrace:
         scaled = np.einsum("hqd,hd->hq", self.q, keys) * self.scale
         for rows in row_blocks(self.n_query, self.n_key * self.n_heads):
             rule = self.rule.at(slice(None), rows, n_query=self.n_query, n_key=self.n_key)
-            rule = replace(rule, patched_outputs=None).mapped(lambda table: _at_key(table, key))
-            masked = rule.masked(torch.from_numpy(scaled[:, rows, None]))[..., 0].numpy()
+            masked = rule.for_keys([key]).masked(torch.from_numpy(scaled[:, rows, None]))[..., 0].numpy()
             with np.errstate(invalid="ignore"):  # a fully hidden row: −∞ − −∞
                 weights = np.exp(masked / self.rule.temperature - lse[:, rows])
             column[:, rows] = np.where(np.isneginf(masked), 0.0, weights)
@@ -457,14 +470,28 @@ class LayerTrace:
         rows = slice(None) if rows is None else rows
         return self.rule.at(self._heads(head), rows, n_query=self.n_query, n_key=self.n_key)
 
+    def _reach(self, head: int | None, rows: slice | list[int] | None) -> tuple[ScoreRule, slice]:
+        """The rule of some rows for the keys up to the last that any of them may look at, and these keys."""
+        rule = self._rule(head, rows)
+        keys = slice(rule.reach(self.n_key))
+        return rule.for_keys(keys), keys
+
     def _logits(self, head: int | None, rows: slice | list[int] | None) -> tuple[Tensor, Tensor]:
         return self._rule(head, rows).logits(self._raw(head, rows), self.d_k)
 
-    def _weights(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
+    def _weights(
+        self,
+        head: int | None,
+        rows: slice | list[int] | None,
+        rule: ScoreRule | None = None,
+        keys: slice = slice(None),
+    ) -> Tensor:
+        """The weights of some rows, with `rule` and `keys` of `_reach` only on these keys."""
         if not self.knows("q"):
             recorded = self._shared["weights"][self._heads(head)]
-            return recorded if rows is None else recorded[:, rows]
-        weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
+            return (recorded if rows is None else recorded[:, rows])[..., keys]
+        rule = self._rule(head, rows) if rule is None else rule
+        weights = attention_weights(self._queries(head, rows), self._kv("k", head)[:, keys], rule)
         return weights.to(self._tensor("v").dtype)
 
     def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
@@ -494,19 +521,20 @@ class LayerTrace:
     def _log_sum_exp(self, head: int) -> np.ndarray:
         sums = np.empty(self.n_query)
         for rows in row_blocks(self.n_query, self.n_key):
-            sums[rows] = self._softmax(head, rows)[1]
+            sums[rows] = self._softmax(head, rows, *self._reach(head, rows))[1]
         return sums
 
-    def _softmax(self, head: int, rows: slice) -> tuple[Tensor, np.ndarray]:
-        """Some rows of a head's computed weights, (row, key), and their log-sum-exp.
+    def _softmax(self, head: int, rows: slice, rule: ScoreRule, keys: slice) -> tuple[Tensor, np.ndarray]:
+        """Some rows of a head's computed weights, (1, row, key), and their log-sum-exp.
 
         That is the row's largest score less the logarithm of its weight, which the softmax has anyway.
         """
-        rule, temperature = self._rule(head, rows), self.rule.temperature
-        masked = rule.masked(self._raw(head, rows).mul_(self.scale), spent=True)
+        temperature = self.rule.temperature
+        raw = raw_scores(self._queries(head, rows), self._kv("k", head)[:, keys])
+        masked = rule.masked(raw.mul_(self.scale), spent=True)
         largest = masked[0].amax(-1).double() / temperature
-        weights = replace(rule, patched_weights=None).weights(masked, spent=True)[0]
-        taken = weights.amax(-1).double()
+        weights = replace(rule, patched_weights=None).weights(masked, spent=True)
+        taken = weights[0].amax(-1).double()
         alone = float("-inf") if self.rule.sinks is None else float(self.rule.sinks[head]) / temperature
         sums = torch.where(taken > TINY, largest - taken.log(), alone)
         return weights, sums.numpy()
@@ -554,12 +582,16 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
     return tuple(with_sides)
 
 
+def _allowed(rule: ScoreRule, shape: Sequence[int]) -> np.ndarray | None:
+    """The cells that an expanded rule leaves visible, (head or 1, row, key); None for all of them."""
+    if rule.mask is None:
+        return None
+    mask = rule.mask.reshape(-1, *rule.mask.shape[-2:])
+    allowed = array(mask.expand(-1, *shape[1:]))
+    return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
+
+
 def _pooled(reduce: np.ufunc, cells: np.ndarray, edges: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The cells reduced between neighbouring `edges` of rows, and from each of `columns` to the next."""
     rows = [reduce.reduce(cells[start:stop], axis=0) for start, stop in pairwise(edges)]
     return reduce.reduceat(np.stack(rows), columns, axis=1)
-
-
-def _at_key(table: Tensor, key: int) -> Tensor:
-    """One key's column of a mask or bias; sinks, one number per head, are returned unchanged."""
-    return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]

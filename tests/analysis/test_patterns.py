@@ -84,15 +84,15 @@ def test_similarity_is_symmetric_bounded_1_with_itself_and_the_same_in_blocks(ma
 
 def test_similarity_of_a_long_text_needs_no_whole_matrix(monkeypatch):
     layer = mha.trace(" ".join(["a", "b", "c"] * 20), h=3, d_model=12).layers[0]
-    seen, weights = [], mha.LayerTrace.weights
+    seen, visible = [], mha.LayerTrace.visible
     monkeypatch.setattr("mha_core.attention.functional.CELLS", VALUES_PER_CELL * 3 * 60 * 7)
 
     def watched(*args, **named):
-        found = weights(*args, **named)
-        seen.append(found.shape)
+        found = visible(*args, **named)
+        seen.append(found.weights.shape)
         return found
 
-    monkeypatch.setattr(mha.LayerTrace, "weights", watched)
+    monkeypatch.setattr(mha.LayerTrace, "visible", watched)
     similarities(layer)
     assert seen == [(3, 7, 60)] * 8 + [(3, 4, 60)]
 
