@@ -87,6 +87,7 @@ def _with_parts(template: str, parts: Mapping[str, str]) -> str:
 TEXTS = "head_view."  # prefix of the keys of its texts
 HEIGHTS = (100, 10_000)  # limits of the height of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # for a frame without a given height
+LONGEST_TITLE = 400  # characters: each row of a table has it
 ALL_LAYERS = 8  # budgets that a file may take, since it cannot load more later
 
 
@@ -375,11 +376,12 @@ def header(
 
 
 def panel(trace: AttentionTrace, numbers: Sequence[int], title: str | None = None) -> Panel:
-    """The trace as one panel with these layers, titled by its text unless `title` is given."""
+    """The trace as one panel with these layers, titled by its text, cut where it is long, or by `title`."""
     sides = trace.sides
     of_keys = {} if sides.same else {"keys": sides.keys.labels, "key_names": names(sides.keys)}
     layers = {number: trace.layers[number] for number in numbers}
     title = trace.title if title is None else title
+    title = title if len(title) <= LONGEST_TITLE else f"{title[:LONGEST_TITLE]}…"
     return Panel(title, sides.queries.labels, layers, names=names(sides.queries), **of_keys)
 
 

@@ -139,6 +139,11 @@ def test_two_traces_are_titled_by_their_differences(traced):
     assert [panel["title"] for panel in panels_of(named.blob)] == ["left", "right"]
 
 
+def test_a_panel_is_titled_by_the_beginning_of_a_long_text():
+    long = mha.trace("word " * 500, h=1, d_model=2)
+    assert head_view.panel(long, [0]).title == f"{long.title[:400]}…"
+
+
 def test_the_repr_of_a_view_is_one_short_line(traced):
     long = mha.trace("word " * 300, h=3, d_model=12, layers=2)
     for view in (traced.view(), long.view()):

@@ -79,7 +79,7 @@ export class Matrix {
       sum: pooled && "sum" in pooled ? pooled.sum : undefined,
       signed: false,
       end: selection.state.fitted ? this.strongest : 1,
-      roots: selection.state.fitted && longestOf(panel) > LONG,
+      roots: (pooled?.step ?? 1) > 1 || (selection.state.fitted && longestOf(panel) > LONG),
       dim: selection.nothing(panel),
       unknown: { rows: [...panel.unknown.query], columns: [...panel.unknown.key] },
     };

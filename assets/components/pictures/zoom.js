@@ -112,6 +112,7 @@ function smallPicture(map) {
     const [wide, high] = [columns, rows].map((side) => Math.ceil((WHOLE_SIDE * side) / Math.max(rows, columns)));
     fit(canvas, wide, high);
     const pen = penOf(canvas);
+    pen.clearRect(0, 0, wide, high); // hidden cells are not opaque
     pen.drawImage(map.picture, 0, 0, wide, high);
     const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
     const [across, down] = [wide / columns, high / rows];

@@ -401,7 +401,7 @@ export class HeadMatrices {
 
   // Identifies these numbers, so that an explanation of others is removed.
   get #place() {
-    return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.title]);
+    return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.tokens]);
   }
 
   // A press chooses the token of the row and says where the number comes from.
