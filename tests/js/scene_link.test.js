@@ -41,6 +41,12 @@ test("what only the app can show is named with the command that opens it", () =>
   assert.deepEqual([key, values.command], ["static.source_model", 'headscope open "source=model&model=gpt2"']);
 });
 
+test("what nobody understands is named, in a command that a shell reads as one word", () => {
+  const [[key, values]] = opened("source=constructor&h=many&text=$(id)`id`").notes;
+  assert.deepEqual([key, values.changes], ["static.edits", "source=constructor; h=many"]);
+  assert.equal(values.command, 'headscope open "source=constructor&h=many&text=%24%28id%29%60id%60"');
+});
+
 test("the nearest model has the architecture that is asked for, if one is here", () => {
   const models = ["glass-box-en-h4-d64", "glass-box-en-h8-d128", "latent-en-h4-d64", "glass-box-zh-h4-d64"].map(
     modelNamed,

@@ -69,7 +69,7 @@ export class Lexicon {
     this.number = new Map(this.vocabulary.map((word, at) => [word, at]));
     this.marks = new Map(words.map((word, at) => [word, marks.charCodeAt(at) - 64]));
     this.unlisted = new Set(unlisted.split(" "));
-    this.longest = [...words, ...this.unlisted].reduce((most, word) => Math.max(most, [...word].length), 0);
+    this.longest = [...words, ...this.unlisted].reduce((most, { length }) => Math.max(most, length), 0);
     this.fitting = new Map(Object.entries(fitting).map(([pronoun, nouns]) => [pronoun, new Set(nouns.split(" "))]));
     let next = this.vocabulary.length;
     /** @type {Map<string, number[]>} the numbers that unknown words of each form are read as */
@@ -113,6 +113,7 @@ export class Lexicon {
       let [cost, at] = [cheapest[end - 1] + UNKNOWN_COST, end - 1];
       for (let start = Math.max(0, end - this.longest); start < end; start++) {
         const word = text.slice(parts[start][0], parts[end - 1][1]);
+        if (word.length > this.longest) continue; // typed words are no shorter than the vocabulary's
         const isKnown = this.number.has(normalized(word));
         const all = cheapest[start] + (isKnown ? KNOWN_COST : UNKNOWN_COST);
         if ((isKnown || this.unlisted.has(word)) && all <= cost) [cost, at] = [all, start];

@@ -20,13 +20,7 @@ import { HIDDEN_MARK } from "./lexicon.js";
  */
 /** @typedef {[key: string, values: Record<string, string | number>]} LinkNote a text on what a link has and this page lacks */
 
-/** @type {Record<string, string>} sources, and what is said of each */
-const COMPUTED_ELSEWHERE = {
-  random: "static.source_random",
-  run: "static.source_run",
-  file: "static.source_file",
-  model: "static.source_model",
-};
+const COMPUTED_ELSEWHERE = ["random", "run", "file", "model"]; // sources
 const ELSEWHERE = ["against", "ask_model"]; // fields that only pages of the app have
 
 /** @param {string} file "glass-box-en-h4-d64" @returns {ModelName} */
@@ -72,11 +66,15 @@ export function readScene(query, { example, english, edition }) {
   const link = new URLSearchParams(query);
   /** @type {LinkNote[]} */
   const notes = [];
-  const command = { command: `headscope open "${query}"` };
-  const refusal = COMPUTED_ELSEWHERE[link.get("source") ?? "mini"];
-  if (refusal) notes.push([refusal, command]);
+  const command = { command: `headscope open "${link}"` }; // in which no mark means anything to a shell
+  const source = link.get("source") || "mini";
+  if (COMPUTED_ELSEWHERE.includes(source)) notes.push([`static.source_${source}`, command]);
   for (const name of ELSEWHERE) if (link.get(name)) notes.push(["static.elsewhere", { name, ...command }]);
   const { edits, refused } = readEdits(link.get("edits") ?? "");
+  const [h, width] = ["h", "d_model"].map((name) => numberOf(link.get(name) ?? ""));
+  const understood = { source: ["mini", ...COMPUTED_ELSEWHERE].includes(source), h, d_model: width };
+  for (const [name, value] of Object.entries(understood))
+    if (!value && link.get(name)) refused.push(`${name}=${link.get(name)}`);
   if (refused.length) notes.push(["static.edits", { changes: refused.join("; "), ...command }]);
   const text = link.get("text") || example.text;
   const isOther = (link.get("weights") ?? edition) !== edition;
@@ -89,8 +87,8 @@ export function readScene(query, { example, english, edition }) {
     text,
     twin: link.get("twin") ?? (link.get("text") ? twinOf(text, english) : (example.twin ?? "")),
     architecture: link.get("architecture") || "glass-box",
-    h: numberOf(link.get("h") ?? "") || 4,
-    d_model: numberOf(link.get("d_model") ?? "") || 64,
+    h: h || 4,
+    d_model: width || 64,
     edits: isOther ? edits.filter(({ heads }) => heads === null) : edits,
     focus,
   };

@@ -236,14 +236,15 @@ export class Layer {
     const [, nKey, width] = shape;
     const place = this.#placeOf(head);
     const row = this.row(head, query);
-    return Float32Array.from({ length: width }, (_, d) => {
-      const patched = this.#at(this.patchedOutputs, place, query, d);
-      if (patched !== Infinity) return patched;
+    const output = new Float32Array(width);
+    for (let d = 0; d < width; d++) {
       let mixture = 0;
       for (let key = 0, at = this.kv[place] * nKey * width + d; key < nKey; key++, at += width)
         if (row[key]) mixture += row[key] * data[at];
-      return mixture;
-    });
+      const patched = this.#at(this.patchedOutputs, place, query, d);
+      output[d] = patched === Infinity ? mixture : patched;
+    }
+    return output;
   }
 
   // The largest weight and the sum of each block of step × step cells of a head of a long text; null of a shorter one.

@@ -257,10 +257,10 @@ class ModelPage {
     const twin = scene.twin.trim() ? nearestModel(this.offered, twinLanguage, scene) : undefined;
     const missing = [model, ...(twin ? [twin] : [])].filter(({ name }) => !this.models.has(name));
     if (!missing.length) return this.show(model.name, twin?.name ?? null);
-    this.root.setAttribute("aria-busy", "true");
+    this.root.ariaBusy = "true";
     return Promise.all(missing.map((one) => this.#fetch(one.name, one.language))).then(
       () => turn === this.turn && this.show(model.name, twin?.name ?? null),
-      () => this.say(this.t("static.not_loaded")),
+      () => turn === this.turn && this.say(this.t("static.not_loaded")),
     );
   }
 
@@ -286,7 +286,6 @@ class ModelPage {
   // A text that cannot be read is named; the picture before it stays.
   /** @param {string} modelName @param {string | null} twinName */
   show(modelName, twinName) {
-    this.root.removeAttribute("aria-busy");
     const { scene } = this;
     const first = this.#cut(modelName, scene.text);
     const second = twinName === null ? null : this.#cut(twinName, scene.twin);
@@ -346,6 +345,7 @@ class ModelPage {
 
   /** @param {string} text */
   say(text) {
+    this.root.ariaBusy = null;
     this.said.textContent = text;
   }
 
@@ -453,11 +453,10 @@ class ModelPage {
   // Another word in the place of one.
   /** @param {number} nth @param {number} token @param {string} word */
   #rewrite(nth, token, word) {
-    const name = nth ? "twin" : "text";
-    const [start, end] = this.reads[nth].cut.spans[token];
-    const text = this.scene[name].slice(0, start) + word + this.scene[name].slice(end);
+    const { spans, text: before } = this.reads[nth].cut; // of what is drawn: what is typed may not be
+    const text = before.slice(0, spans[token][0]) + word + before.slice(spans[token][1]);
     const focus = { ...this.scene.focus, token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) };
-    this.change({ [name]: text, focus });
+    this.change({ [nth ? "twin" : "text"]: text, focus });
   }
 
   // The address of the scene on screen.
