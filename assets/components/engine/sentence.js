@@ -1,5 +1,6 @@
 // A sentence read by a small model: its tokens, its layers as the pictures draw them, and the model's answers
 // (mha_core/sources/mini.py).
+import { strongest } from "../scene/focus.js";
 import { isEditHere } from "./edits.js";
 import { HIDDEN_MARK, normalized, START } from "./lexicon.js";
 
@@ -132,7 +133,4 @@ function spelling({ ids, pieces }) {
 
 /** @type {(chances: number[], words: string[]) => WordAnswer} */
 const mostProbable = (chances, words) =>
-  [...chances.keys()]
-    .sort((a, b) => chances[b] - chances[a])
-    .slice(0, MOST_ANSWERS)
-    .map((at) => [words[at], chances[at]]);
+  strongest(chances, { count: MOST_ANSWERS }).map((at) => [words[at], chances[at]]);
