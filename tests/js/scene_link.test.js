@@ -37,8 +37,11 @@ test("layers and heads of other weights are left out, and that is said", () => {
 });
 
 test("what only the app can show is named with the command that opens it", () => {
-  const [[key, values]] = opened("source=model&model=gpt2").notes;
-  assert.deepEqual([key, values.command], ["static.source_model", 'headscope open "source=model&model=gpt2"']);
+  const { notes, scene } = opened("source=model&model=gpt2&layer=6");
+  const [[key, values], [further]] = notes;
+  const command = 'headscope open "source=model&model=gpt2&layer=6"';
+  assert.deepEqual([key, values.command, further], ["static.source_model", command, "static.weights"]);
+  assert.equal(scene.focus.layer, DEFAULTS.layer); // that of another model means nothing here
 });
 
 test("what nobody understands is named, in a command that a shell reads as one word", () => {

@@ -64,13 +64,29 @@ export class SmallModel {
   /** @param {string} name */
   tensor = (name) => required(this.tensors.get(name), name);
 
-  // W x + b for each row of x. (row, in) → (row, out)
+  // W x + b for each row of x; nOut is a multiple of 4. (row, in) → (row, out)
   /** @param {Float32Array} x @param {string} name */
   linear(x, name) {
-    const weight = this.tensor(`${name}.weight`);
-    const bias = this.tensors.get(`${name}.bias`);
+    const [weight, bias] = [this.tensor(`${name}.weight`), this.tensors.get(`${name}.bias`)];
     const [nOut, nIn] = this.facts.shapes[`${name}.weight`];
-    return product(x, weight, bias, nIn, nOut);
+    const columns = new Float32Array((x.length / nIn) * nOut);
+    if (bias) for (let at = 0; at < columns.length; at += nOut) columns.set(bias, at);
+    for (let from = 0, at = 0; from < x.length; from += nIn)
+      for (let out = 0; out < nOut; out += 4) {
+        let [a, b, c, d] = [0, 0, 0, 0]; // four at once: x is read a quarter as often
+        for (let i = 0, j = out * nIn; i < nIn; i++, j++) {
+          const one = x[from + i];
+          a += one * weight[j];
+          b += one * weight[j + nIn];
+          c += one * weight[j + 2 * nIn];
+          d += one * weight[j + 3 * nIn];
+        }
+        columns[at++] += a;
+        columns[at++] += b;
+        columns[at++] += c;
+        columns[at++] += d;
+      }
+    return columns;
   }
 
   // LN(x), row by row.
@@ -121,14 +137,11 @@ export class SmallModel {
     const { facts, dK, isDecoder: isCausal } = this;
     const name = `layers.${number}.attention`;
     const x = this.norm(stream, `layers.${number}.norm`);
-    const vectors = this.isLatent ? this.#latent(x, name) : this.#projected(x, name);
+    const vectors = this.isLatent
+      ? this.#latent(x, name)
+      : ["q", "k", "v"].map((one) => this.#heads(this.linear(x, `${name}.${one}`), length));
     const rule = editRule(edits, { layer: number, length, h: facts.h, dK, isCausal });
     return { x, ...attended(number, vectors, rule, length, facts.h, dK) };
-  }
-
-  /** @param {Float32Array} x @param {string} name */
-  #projected(x, name) {
-    return ["q", "k", "v"].map((one) => this.#heads(this.linear(x, `${name}.${one}`), x.length / this.width));
   }
 
   /**
@@ -219,35 +232,6 @@ export class SmallModel {
       return powers.map((one) => one / all);
     });
   }
-}
-
-/**
- * W x + b for each row of x; nOut is a multiple of 4.
- * @param {Float32Array} x
- * @param {Float32Array} weight
- * @param {Float32Array | undefined} bias
- * @param {number} nIn
- * @param {number} nOut
- */
-function product(x, weight, bias, nIn, nOut) {
-  const columns = new Float32Array((x.length / nIn) * nOut);
-  if (bias) for (let at = 0; at < columns.length; at += nOut) columns.set(bias, at);
-  for (let from = 0, at = 0; from < x.length; from += nIn)
-    for (let out = 0; out < nOut; out += 4) {
-      let [a, b, c, d] = [0, 0, 0, 0]; // four at once: x is read a quarter as often
-      for (let i = 0, j = out * nIn; i < nIn; i++, j++) {
-        const one = x[from + i];
-        a += one * weight[j];
-        b += one * weight[j + nIn];
-        c += one * weight[j + 2 * nIn];
-        d += one * weight[j + 3 * nIn];
-      }
-      columns[at++] += a;
-      columns[at++] += b;
-      columns[at++] += c;
-      columns[at++] += d;
-    }
-  return columns;
 }
 
 /**

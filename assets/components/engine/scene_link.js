@@ -77,7 +77,7 @@ export function readScene(query, { example, english, edition }) {
     if (!value && link.get(name)) refused.push(`${name}=${link.get(name)}`);
   if (refused.length) notes.push(["static.edits", { changes: refused.join("; "), ...command }]);
   const text = link.get("text") || example.text;
-  const isOther = (link.get("weights") ?? edition) !== edition;
+  const isOther = source !== "mini" || (link.get("weights") ?? edition) !== edition;
   if (isOther && namesHeads(link)) notes.push(["static.weights", {}]);
   if (isOther) for (const name of OF_HEADS) link.delete(name);
   const focus = focusOfLink(link);
