@@ -1,8 +1,10 @@
 """The engine in the browser against torch: `python -m tests.static.referee` compares every shipped model.
 
 300 generated sentences, the hand-written ones (100 at most) and 100 odd ones for each, then 300 random edits.
-It prints the largest differences of a weight, a probability and an output, without edits and with them. The
-tests take a part of the same.
+It prints the largest differences of a weight, a probability and an output, without edits and with them. Edits
+that make scores larger show torch's rounding in single precision: where rows are computed, a pass of
+glass-box-en-h1-d128 in double precision is 7e-7 from the engine, and 4.5e-6 from torch in single. The tests
+take a part of the same.
 """
 
 import json
