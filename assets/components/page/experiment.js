@@ -9,12 +9,12 @@ import { fill, isolated } from "./wording.js";
 /** @typedef {import("../view/selection.js").Selection} Selection */
 
 const PLACES = /** @type {const} */ (["layer", "head", "from", "to"]); // as a link orders them
-/** @type {Record<string, (typeof PLACES)[number][]>} */
-const FIELDS_OF_KIND = {
-  cut: ["from", "to", "layer", "head"],
-  hide: ["to", "layer", "head"],
-  off: ["layer", "head"],
-  row: ["from", "layer", "head"],
+/** @type {Record<string, { name: string, fields: (typeof PLACES)[number][] }>} */
+const CHANGE_KINDS = {
+  cut: { name: "what_if.cut", fields: ["from", "to", "layer", "head"] },
+  hide: { name: "static.hide", fields: ["to", "layer", "head"] },
+  off: { name: "what_if.off", fields: ["layer", "head"] },
+  row: { name: "static.row", fields: ["from", "layer", "head"] },
 };
 const EVERY = ""; // layers, heads or words in a field
 
@@ -108,7 +108,7 @@ export class Experiment {
     if (isRow) for (const name of ["layer", "head"]) values[name] ||= "1";
     const words = read.cut.labels.map(isolated);
     const counts = { from: words.length, to: words.length, layer: read.layers.length, head: read.model.facts.h };
-    const fields = FIELDS_OF_KIND[this.kind].map((name) => {
+    const fields = CHANGE_KINDS[this.kind].fields.map((name) => {
       const isPlace = name === "layer" || name === "head";
       const numbers = Array.from({ length: counts[name] }, (_, at) => String(at + 1));
       /** @param {string} value */
@@ -127,14 +127,8 @@ export class Experiment {
       this.kind = value;
       this.#build();
     };
-    /** @type {Record<string, string>} */
-    const kinds = {
-      cut: texts["what_if.cut"],
-      hide: texts["static.hide"],
-      off: texts["what_if.off"],
-      row: texts["static.row"],
-    };
-    const kind = makeChoice(texts["what_if.kind"], Object.keys(kinds), this.kind, choose, (name) => kinds[name]);
+    const nameOf = (/** @type {string} */ kind) => texts[CHANGE_KINDS[kind].name];
+    const kind = makeChoice(texts["what_if.kind"], Object.keys(CHANGE_KINDS), this.kind, choose, nameOf);
     const apply = Object.assign(make("button", "primary", texts["what_if.apply"]), { type: "submit" });
     renew(this.choice, [kind, ...fields, apply]);
     this.#buildRow(isRow);
@@ -172,7 +166,7 @@ export class Experiment {
     const { kind, row, values } = this;
     const sum = row?.reduce((all, one) => all + one, 0) ?? 0;
     if (kind === "row" && !sum) return;
-    const named = PLACES.filter((name) => FIELDS_OF_KIND[kind].includes(name) && values[name]);
+    const named = PLACES.filter((name) => CHANGE_KINDS[kind].fields.includes(name) && values[name]);
     const shares = kind === "row" && row?.map((one) => Math.floor((one / sum) * 10_000) / 10_000);
     const fields = [
       ...named.map((name) => `${name}=${values[name]}`),

@@ -53,7 +53,7 @@ class ModelPage {
   reads = [];
   /** @type {LinkNote[]} */
   notes = [];
-  shown = ""; // the language of the page
+  shown = "en"; // the language of the page
   chosen = ""; // the one that its reader chose
   isNew = false; // is the text another one than before?
   isDrawing = false;
@@ -101,7 +101,7 @@ class ModelPage {
 
   /** @returns {PageTexts} */
   get texts() {
-    return this.words.texts[this.shown] ?? this.words.texts.en;
+    return this.words.texts[this.shown];
   }
 
   get example() {
@@ -120,21 +120,15 @@ class ModelPage {
   async open(query) {
     clearTimeout(this.pause);
     const asked = new URLSearchParams(query).get("lang") ?? "";
-    const preferred = [
-      asked,
-      keptUnder(CHOSEN_LANGUAGE).code,
-      ...navigator.languages.map((tag) => tag.split("-")[0]),
-      "en",
-    ];
-    const language = preferred.find((name) => name in this.words.texts) ?? "en";
-    if (asked) this.chosen = language;
-    this.shown = language;
+    const preferred = [asked, keptUnder(CHOSEN_LANGUAGE).code, ...navigator.languages];
+    const spoken = Object.keys(this.words.texts);
+    this.shown = preferred.map((tag) => tag?.split("-")[0]).find((code) => spoken.includes(code)) ?? "en";
+    if (asked) this.chosen = this.shown;
     const { scene, notes } = readScene(query, this.here);
-    this.scene = scene;
-    this.notes = notes;
+    Object.assign(this, { scene, notes, isNew: false });
     this.build();
     await this.draw();
-    document.title = `${scene.text.trim()} · Headscope`;
+    this.#name();
   }
 
   // Everything but the view, in the language of its reader.
@@ -186,7 +180,7 @@ class ModelPage {
     field.addEventListener("input", () => {
       this.scene[name] = field.value;
       if (name === "text") this.scene.edits = [];
-      this.isNew = name === "text";
+      this.isNew ||= name === "text";
       this.notes = [];
       this.draw();
       this.toAddress(false);
@@ -256,10 +250,10 @@ class ModelPage {
     const twinLanguage = languageOf(scene.twin);
     const twin = scene.twin.trim() ? nearestModel(this.offered, twinLanguage, scene) : undefined;
     const missing = [model, ...(twin ? [twin] : [])].filter(({ name }) => !this.models.has(name));
-    if (!missing.length) return this.show(model.name, twin?.name ?? null);
+    if (!missing.length) return this.#drawWith(model.name, twin?.name ?? null);
     this.root.ariaBusy = "true";
     return Promise.all(missing.map((one) => this.#fetch(one.name, one.language))).then(
-      () => turn === this.turn && this.show(model.name, twin?.name ?? null),
+      () => turn === this.turn && this.#drawWith(model.name, twin?.name ?? null),
       () => turn === this.turn && this.say(this.t("static.not_loaded")),
     );
   }
@@ -285,7 +279,7 @@ class ModelPage {
 
   // A text that cannot be read is named; the picture before it stays.
   /** @param {string} modelName @param {string | null} twinName */
-  show(modelName, twinName) {
+  #drawWith(modelName, twinName) {
     const { scene } = this;
     const first = this.#cut(modelName, scene.text);
     const second = twinName === null ? null : this.#cut(twinName, scene.twin);
@@ -301,9 +295,10 @@ class ModelPage {
     const said = this.notes.map(([key, values]) => this.t(key, values));
     const { facts } = first.model;
     if (this.sized !== facts.name) renew(this.sizes, this.#sizes());
-    const architecture = this.t(`option.architecture.${facts.architecture}`);
-    if (facts.h !== scene.h || facts.d_model !== scene.d_model || facts.architecture !== scene.architecture)
-      said.push(this.t("static.nearest", { architecture, h: facts.h, d_model: facts.d_model }));
+    const { h, d_model, architecture } = facts;
+    const sizes = { h, d_model, architecture: this.t(`option.architecture.${architecture}`) };
+    if (h !== scene.h || d_model !== scene.d_model || architecture !== scene.architecture)
+      said.push(this.t("static.nearest", sizes));
     this.reads = [plain];
     if (scene.edits.length) {
       let changed = this.#read(first, scene.edits);
@@ -311,26 +306,20 @@ class ModelPage {
       if (changed.clashes) changed = this.#read(first, others);
       if (changed.edits.length < scene.edits.length) said.push(this.t("static.edits_not_here"));
       this.reads.push(changed);
-    } else if (second && twin && twin.words.length > 1) {
-      const same = second.model.facts.h === facts.h && second.model.facts.layers.length === facts.layers.length;
-      if (same) this.reads.push(twin);
+    } else if (twin && twin.words.length > 1) {
+      const other = twin.model.facts;
+      if (other.h === h && other.layers.length === facts.layers.length) this.reads.push(twin);
       else said.push(this.t("static.twin_elsewhere"));
     }
-    this.#draw();
     this.say(said.join(" "));
-    this.about.textContent = paragraph(
-      [
-        this.t(first.model.isDecoder ? "model.trained_decoder" : "model.trained", {
-          architecture,
-          h: facts.h,
-          d_model: facts.d_model,
-          steps: COUNT.format(facts.steps),
-        }),
-        this.t("static.computed", { difference: PRECISION }),
-        this.t("static.more"),
-      ],
-      this.texts.view,
-    );
+    const trained = first.model.isDecoder ? "model.trained_decoder" : "model.trained";
+    const about = [
+      this.t(trained, { ...sizes, steps: COUNT.format(facts.steps) }),
+      this.t("static.computed", { difference: PRECISION }),
+      this.t("static.more"),
+    ];
+    this.about.textContent = paragraph(about, this.texts.view);
+    this.#drawView();
   }
 
   /** @param {SentenceName} name @param {import("../engine/lexicon.js").CutText} cut @param {number} limit */
@@ -349,7 +338,7 @@ class ModelPage {
     this.said.textContent = text;
   }
 
-  #draw() {
+  #drawView() {
     const { reads, scene } = this;
     const [read] = reads;
     const { facts } = read.model;
@@ -430,23 +419,18 @@ class ModelPage {
   // The measured role of each head of a layer, alone and with its score; heads of the last layer have their questions.
   /** @param {import("../engine/model.js").ModelFacts} facts @param {number} layer @returns {[string, string][]} */
   #roles({ h, layers, roles, scores }, layer) {
-    /** @type {(role: string, score: number | undefined) => string} */
-    const scored = (role, score) =>
-      score === undefined ? role : this.t("roles.label", { role, score: score.toFixed(2) });
+    const { view } = this.texts;
     return Array.from({ length: h }, (_, head) => {
-      if (layer < layers.length - 1) {
-        const [, , role = "", score] = roles.find(([of, at]) => of === layer && at === head) ?? [];
-        const name = role && this.t(`role.${role}`);
-        return [name, role && scored(name, score)];
-      }
-      const asks = this.reads[0].asks[head].map((question) => ({
-        question,
-        name: this.texts.view[`question_${question}`],
-      }));
-      return [
-        asks.map(({ name }) => name).join(" · "),
-        asks.map(({ question, name }) => scored(name, scores[question])).join(" · "),
-      ];
+      const measured = roles.filter(([of, at]) => of === layer && at === head);
+      /** @type {[name: string, score: number | undefined][]} */
+      const named =
+        layer < layers.length - 1
+          ? measured.map(([, , role, score]) => [this.t(`role.${role}`), score])
+          : this.reads[0].asks[head].map((question) => [view[`question_${question}`], scores[question]]);
+      const scored = named.map(([role, score]) =>
+        score === undefined ? role : this.t("roles.label", { role, score: score.toFixed(2) }),
+      );
+      return [named.map(([name]) => name).join(" · "), scored.join(" · ")];
     });
   }
 
@@ -474,13 +458,16 @@ class ModelPage {
       this.pause = window.setTimeout(() => this.toAddress(true), TYPING_PAUSE);
       return;
     }
-    document.title = `${this.scene.text.trim()} · Headscope`;
     const { search } = this.address;
-    if (search === location.search) return;
     try {
-      history.pushState(null, "", search);
+      if (search !== location.search) history.pushState(null, "", search);
     } catch {
       // a frame without an origin has no address of its own
     }
+    this.#name(); // the new entry, not the one before it
+  }
+
+  #name() {
+    document.title = [this.scene.text.trim(), "Headscope"].filter(Boolean).join(" · ");
   }
 }

@@ -1,7 +1,6 @@
 // One Tab stop for a row of controls: arrow keys walk through it, Home and End go to its ends (the toolbar pattern of
 // the ARIA Authoring Practices). Where the row wraps, up and down go to the nearest control of the next line.
 
-/** @type {WeakSet<HTMLElement>} */
 import { elementsIn, treeOf } from "./elements.js";
 
 /** @type {WeakSet<HTMLElement>} that listen already */

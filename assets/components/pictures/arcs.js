@@ -46,14 +46,16 @@ export class Arcs extends Curved {
     return true;
   }
 
-  draw() {
-    const { panel, stage, theme } = this;
-    this.width = stage.clientWidth;
+  /** @param {number} room @param {number} middle */
+  draw(room, middle) {
+    const { panel, theme } = this;
+    this.width = room;
     const widthOf = measured(`100px ${theme.font}`);
     const widths = panel.tokens.map((token) => widthOf(token) / 100);
     const rtl = isRtl(panel.tokens);
     const way = WAYS.find((one) => placed(widths, one, rtl).total <= this.width) ?? WAYS[0];
     this.line = placed(widths, way, rtl);
+    if (middle) this.beginAt(this.#beginAround(middle), this.line.total - this.width);
     this.long.style.fontSize = `${way.letters}px`;
     this.scroll.style.height = `${this.line.tall + ROW * 2 + 16}px`;
     this.long.style.width = `${Math.max(this.line.total, this.width)}px`;
@@ -118,9 +120,9 @@ export class Arcs extends Curved {
     });
   }
 
-  // A token in the middle of what is in sight, or, where both fit, between it and what it looks at most.
+  // Where what is in sight begins with a token in its middle, or, where both fit, between it and what it looks at most.
   /** @param {number} at */
-  centre(at) {
+  #beginAround(at) {
     const { selection, panel } = this;
     const focus = selection.of(panel).pinned;
     const weights = focus?.tokens.length ? meanAcross(selection.layer(panel), selection.heads, focus) : [];
@@ -136,7 +138,7 @@ export class Arcs extends Curved {
     };
     const both = ends([at, largest]);
     const [left, right] = both[1] - both[0] <= this.width - 24 ? both : ends([at]);
-    this.scroll.scrollLeft = (left + right - this.width) / 2;
+    return (left + right - this.width) / 2;
   }
 
   /** @param {number} at */

@@ -44,12 +44,14 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @typedef {object} SentenceDrawing
  * @property {HTMLElement} list its tokens, to the keyboard and to screen readers
  * @property {number} strongest weight of those in sight
- * @property {() => void} draw from scratch
+ * @property {(room: number, middle: number) => void} draw from scratch, in so many pixels from side to side, with this
+ *   token in the middle of what is in sight; 0: what was in sight
  * @property {() => void} update when the focus alone has moved
  * @property {(theme: import("./theme.js").Theme) => Shapes} scene all of it, in the theme of the file
  * @property {(event: MouseEvent) => Hit | null} hit
  * @property {(at: number) => void} reveal
- * @property {(at: number) => void} [centre]
+ * @property {(at: number) => void} [show] a token that is not in sight
+ * @property {() => void} [settle] scroll to where `draw` began, once all pictures can be laid out together
  * @property {(marked?: Curve | null) => void} paint with one of its lines marked
  * @property {Curve[]} [curves]
  * @property {(cell: import("./heatmap.js").Cell | null) => void} [mark] a cell under the pointer
@@ -246,7 +248,9 @@ export class Curved {
     this.long.append(this.canvas);
     this.scroll.append(this.long);
     this.scroll.onscroll = () => {
-      this.scrolled = this.scroll[this.isAcross ? "scrollLeft" : "scrollTop"];
+      const now = this.scroll[this.isAcross ? "scrollLeft" : "scrollTop"];
+      if (now === this.scrolled) return; // it was drawn there
+      this.scrolled = now;
       this.update();
     };
     stage.replaceChildren(this.scroll);
@@ -296,6 +300,16 @@ export class Curved {
   /** @param {TokenSide} _side @param {Focus} _focus */
   answers(_side, _focus) {
     return true;
+  }
+
+  // The first pixel in sight of all, at the latest the `last` one at which the end is in sight.
+  /** @param {number} place @param {number} last */
+  beginAt(place, last) {
+    this.scrolled = Math.round(Math.max(0, Math.min(place, last)));
+  }
+
+  settle() {
+    this.scroll[this.isAcross ? "scrollLeft" : "scrollTop"] = this.scrolled;
   }
 
   // Tokens that are in sight get an element, the others lose theirs.

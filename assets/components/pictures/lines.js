@@ -29,9 +29,9 @@ export class Lines extends Curved {
   right = 0;
   numbers = 0;
 
-  draw() {
+  /** @param {number} width @param {number} middle */
+  draw(width, middle) {
     const { selection, panel, stage } = this;
-    const width = stage.clientWidth;
     const [widest, widestKey] = this.sides.map((side) => this.#widest(side));
     this.numbers = 52 * Math.min(MAX_BESIDE, Math.max(1, selection.heads.length));
     this.left = Math.min(widest + WORD_MARGIN + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
@@ -41,6 +41,7 @@ export class Lines extends Curved {
       Math.min(width - this.left - this.right, MAX_WIDTH[selection.panels.length > 1 ? "beside" : "alone"]),
     );
     this.height = Math.min(longestOf(panel) * ROW, tallestOf(selection.header));
+    if (middle) this.beginAt((middle + 0.5) * ROW - this.height / 2, longestOf(panel) * ROW - this.height);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
@@ -109,11 +110,6 @@ export class Lines extends Curved {
       ...line,
       points: between(x, level(line.query, line.head), x + middle, level(line.key, line.head)),
     }));
-  }
-
-  /** @param {number} at */
-  centre(at) {
-    this.scroll.scrollTop = (at + 0.5) * ROW - this.height / 2;
   }
 
   /** @param {number} at */

@@ -47,7 +47,6 @@ export class Matrix {
     this.selection = selection;
     this.theme = theme;
     this.panel = panel;
-    this.stage = stage;
     this.map.canvas.classList.add("matrix");
     followFingers(this.map);
     const tools = make("div", "zoom");
@@ -89,15 +88,16 @@ export class Matrix {
     return this.pooled?.maximum ?? 0;
   }
 
-  draw() {
+  /** @param {number} room */
+  draw(room) {
     this.#pool();
-    const { numbers, theme, stage, selection } = this;
+    const { numbers, theme, selection } = this;
     const [rows, columns] = [numbers.rows.length, numbers.columns.length];
     const { left, right } = marginsOf(numbers, theme);
     const wanted = Math.max(SIZE.few / Math.max(rows, columns), SIZE.cell);
-    const width = Math.min(wanted, (stage.clientWidth - left - right) / columns, tallestOf(selection.header) / rows);
+    const width = Math.min(wanted, (room - left - right) / columns, tallestOf(selection.header) / rows);
     const height = Math.max(width, MIN_HEIGHT / rows);
-    this.map.fit(numbers, theme, stage.clientWidth, rows * height, { width, height });
+    this.map.fit(numbers, theme, room, rows * height, { width, height });
     this.update();
   }
 

@@ -91,6 +91,8 @@ export class MatrixGallery {
   /** @type {import("./theme.js").Theme | null} */
   theme = null;
   tall = SIDE; // pixels of a small picture
+  /** @type {number[] | null} pixels from side to side of each; null until they are laid out for that */
+  rooms = null;
   /** @type {{ name: string, from: Cell, to: Cell } | null} the corners of the cells that are being painted */
   area = null;
   tabled = false; // the numbers of the large one stand below it
@@ -146,13 +148,16 @@ export class MatrixGallery {
     for (const name of names) pictures[name] ??= this.#picture(name);
     for (const name of Object.keys(pictures)) if (!names.includes(name)) delete pictures[name];
     const figures = names.map((name) => pictures[name].figure);
-    if (figures.some((figure, at) => row.children[at] !== figure) || row.children.length > figures.length)
+    if (figures.some((figure, at) => row.children[at] !== figure) || row.children.length > figures.length) {
       row.replaceChildren(...figures);
+      this.rooms = null;
+    }
     // Rows of one token stand at one height in all of them.
     const { named } = this.options;
     const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
     for (const name of names) pictures[name].figure.style.gridColumn = `span ${matrices[name].span ?? 1}`;
-    const rooms = names.map((name) => pictures[name].figure.clientWidth || this.tall); // before anything is written
+    const rooms = this.rooms ?? names.map((name) => pictures[name].figure.clientWidth || this.tall);
+    this.rooms = rooms;
     names.forEach((name, nth) => {
       this.#small(name, rooms[nth], above);
     });

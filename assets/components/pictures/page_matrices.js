@@ -145,10 +145,13 @@ class PageMatrices {
       return [one.name, { ...one, result, paints: one.paints && (this.pen || !one.explains) }];
     });
     gallery.row.style.setProperty("--across", String(step?.across ?? this.scene.across));
-    // A figure has its width once it stands in its place.
-    if (shown.map(({ name }) => name).join() !== Object.keys(gallery.pictures).join())
+    const show = () => {
+      gallery.rooms = null;
       gallery.show(Object.fromEntries(matrices));
-    gallery.show(Object.fromEntries(matrices));
+    };
+    // A figure has its width once it stands in its place.
+    if (shown.map(({ name }) => name).join() !== Object.keys(gallery.pictures).join()) show();
+    show();
     this.light();
   }
 

@@ -113,17 +113,13 @@ export class ShadedText {
     return /** @type {HTMLElement} */ (children[Math.min(at, children.length - 1)]);
   }
 
-  /** @param {number} at */
-  centre(at) {
-    this.scroll.scrollTop = this.element(at).offsetTop - this.scroll.clientHeight / 2;
-  }
-
-  // As `centre`, where the token is not in sight.
+  // A token that is not in sight comes to its middle.
   /** @param {number} at */
   show(at) {
     const { offsetTop, offsetHeight } = this.element(at);
     const { scrollTop, clientHeight } = this.scroll;
-    if (offsetTop < scrollTop || offsetTop + offsetHeight > scrollTop + clientHeight) this.centre(at);
+    const isInSight = offsetTop >= scrollTop && offsetTop + offsetHeight <= scrollTop + clientHeight;
+    if (!isInSight) this.scroll.scrollTop = offsetTop - clientHeight / 2;
   }
 
   /** @param {number} at */

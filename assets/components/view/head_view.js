@@ -121,7 +121,7 @@ export class HeadView {
   drawings = [];
   place = ""; // what it looks at, as the page has heard of it
   width = 0; // pixels in which all was drawn
-  /** @type {Selection["pinned"]} as the strips have followed it */
+  /** @type {Selection["pinned"]} as the words above have followed it */
   followed = null;
   /** @type {import("./toolbar.js").Actions} */
   actions = {
@@ -338,13 +338,13 @@ export class HeadView {
   }
 
   // In a long sentence the words that are held stay in sight, whoever moved there.
-  followWithStrips() {
+  followWithWords() {
     const { pinned } = this.selection;
     if (this.followed === pinned) return;
     this.followed = pinned;
-    for (const { panel, strip } of this.drawings) {
-      const tokens = pinned?.[panel.nth]?.tokens ?? [];
-      if (strip && tokens.length) strip.show(tokens[tokens.length - 1]);
+    for (const { drawing, panel, strip } of this.drawings) {
+      const last = pinned?.[panel.nth]?.tokens.at(-1);
+      if (last !== undefined) (strip ?? drawing).show?.(last);
     }
   }
 
@@ -372,20 +372,18 @@ export class HeadView {
     if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
-  // Draw all in this width, with this token in the middle of a long sentence. What is laid out is read together: each
-  // change before such a reading costs a layout of the page.
+  // Draw all in this width, with this token in the middle of a long sentence. What is laid out is read at the end, and
+  // together: each change before such a reading costs a layout of the page.
   /** @param {number} [middle] */
   redraw(width = this.root.clientWidth, middle = 0) {
     this.width = width;
     if (!this.width) return;
-    this.row.arrange();
-    for (const { drawing } of this.drawings) drawing.draw();
+    const room = this.row.arrange(width);
+    for (const { drawing, panel } of this.drawings) drawing.draw(room, Math.min(middle, longestOf(panel) - 1));
     for (const { strip } of this.drawings) strip?.draw();
-    if (middle)
-      for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(middle, longestOf(panel) - 1));
-    this.followWithStrips();
-    this.matrices.draw(this.theme, this.page);
+    this.matrices.draw(this.theme, this.page, width);
     this.#updateRest();
+    for (const { drawing } of this.drawings) drawing.settle?.();
   }
 
   update() {
@@ -397,10 +395,10 @@ export class HeadView {
 
   #updateRest() {
     this.#showChips();
-    this.followWithStrips();
     this.grid.update(this.matrices);
     this.row.update(this.selection.nth);
     this.describe();
+    this.followWithWords();
   }
 
   describe() {

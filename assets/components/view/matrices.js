@@ -100,6 +100,7 @@ const subscript = (number) => [...String(number)].map((digit) => String.fromChar
 export class HeadMatrices {
   state = { order: ORDERS[0], end: ENDS[0] };
   scene = "";
+  width = 0; // pixels of the view
   explains = ""; // whose number is explained
   explained = ""; // and which: the matrix with the row and the column, from 1
   question = ""; // whose answer is awaited
@@ -191,10 +192,13 @@ export class HeadMatrices {
   /**
    * @param {Theme} theme
    * @param {PageActions} page
+   * @param {number} width of the view
    */
-  draw(theme, { explain = null, steps = null }) {
-    const { selection } = this;
-    this.gallery.theme = theme;
+  draw(theme, { explain = null, steps = null }, width) {
+    const { gallery, selection } = this;
+    if (width !== this.width) gallery.rooms = null;
+    this.width = width;
+    gallery.theme = theme;
     this.ask = explain;
     this.steps = steps;
     const from = [selection.header, selection.original, JSON.stringify(theme)];
@@ -208,13 +212,13 @@ export class HeadMatrices {
     const head = selection.chosenHead;
     root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = root.hidden;
-    if (!layer || root.hidden || !gallery.theme || !root.clientWidth) return;
+    if (!layer || root.hidden || !gallery.theme || !this.width) return;
     if (this.explained && this.explains !== this.#place) gallery.explanation.close();
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
     const shown = [this.nth, layer.number, head, parts, this.state, selection.state.fitted, gallery.large.name];
-    const scene = JSON.stringify([...shown, ordered, root.clientWidth]);
+    const scene = JSON.stringify([...shown, ordered, this.width]);
     if (this.scene !== scene) {
       this.scene = scene;
       this.parts = parts;

@@ -12,6 +12,8 @@ export class PanelRow {
   /** @type {HTMLElement[]} of each panel its title and its words */
   heads = [];
   ending = 0;
+  arranged = ""; // so many in so many pixels, in which each has
+  room = 0;
 
   /**
    * @param {HTMLElement} root of the view
@@ -43,11 +45,17 @@ export class PanelRow {
     this.panels.replaceChildren(...boxes);
   }
 
-  // Before anything is drawn: there may be room for them beside each other, or no longer.
-  arrange() {
-    this.swiped = this.heads.length > 1 && this.root.clientWidth < BESIDE;
+  // Before anything is drawn: there may be room for them beside each other, or no longer. Returns the pixels from side to
+  // side of a drawing, which is laid out for that only where they may be others.
+  /** @param {number} width of the view */
+  arrange(width) {
+    const { length } = this.heads;
+    this.swiped = length > 1 && width < BESIDE;
     this.root.classList.toggle("swiped", this.swiped);
     this.names.hidden = !this.swiped;
+    const [arranged, first] = [`${length} in ${width}`, this.panels.children[0]];
+    if (this.arranged !== arranged) Object.assign(this, { arranged, room: first.clientWidth });
+    return this.room;
   }
 
   // The panel in focus is the one in sight.
