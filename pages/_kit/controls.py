@@ -202,7 +202,12 @@ def _sentence(used: Set[str]) -> None:
     is_opened = "twin" not in st.session_state or streamlit_parts.after_history()
     if is_opened and not twin and "twin" not in st.query_params:
         streamlit_parts.begin_with("twin", "")  # the default second sentence belongs to the default first one
-    if st.session_state.get("text_before", text) != text and _goes_with_another(st.session_state.get("twin")):
+    held = st.session_state.get("twin")
+    if st.session_state.get("text_before", text) != text and _goes_with_another(held):
+        st.session_state.twin_dropped = held
+    if st.session_state.get("twin_dropped") not in (None, held):
+        del st.session_state.twin_dropped  # the browser has heard of it
+    elif "twin_dropped" in st.session_state:
         st.session_state.twin = twin
         st.session_state.twin_emptied = not twin
     st.session_state.text_before = text

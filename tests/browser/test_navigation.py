@@ -57,6 +57,8 @@ def test_pages_are_in_sections_at_the_top_or_in_the_menu_of_a_phone(visit, app):
         boxes = links.locator("> :has(a)").all()
         named = {box.inner_text(): box.evaluate(before).strip('"') for box in boxes}
         assert {page: name for page, name in named.items() if name != "none"} == sections
+    aside.get_by_role("link", name="Cost").click()
+    expect(aside).not_to_be_in_viewport()  # the page that was chosen is not covered
 
 
 def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, app, settled):
@@ -116,6 +118,16 @@ def test_back_to_a_link_with_one_sentence_shows_one(visit, app, settled):
     settled(page)
     assert "token" not in link_of(page)
     expect(page.locator(".st-key-twin textarea")).to_have_value("")
+
+
+def test_a_tap_on_a_link_beside_a_typed_sentence_takes_it_to_the_page(visit, app, settled):
+    page = visit(app)
+    page.locator(".st-key-text textarea").fill("My aunt said that she was ill.")
+    page.get_by_role("link", name="Token", exact=True).first.click()  # without a moment in between
+    page.wait_for_url("**/token**")
+    settled(page)
+    assert link_of(page) == {"text": "My aunt said that she was ill.", "twin": "", "token": "she"}
+    expect(page.get_by_role("heading", level=1)).to_contain_text("she")
 
 
 def test_an_older_link_opens_and_another_view_can_be_chosen(visit, app, settled):

@@ -19,11 +19,13 @@ import { focusFrom, focusOfLink, queryOf } from "./focus_link.js";
 /** @typedef {{ focus: LinkFocus, received: Partial<LinkFocus> }} ServerFocus and what it had heard of */
 
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
+const MOMENT = 50; // milliseconds, in which Streamlit sends the text of a field that was left
 
 let held = inOrder({});
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
 let weights = ""; // the edition of the trained weights
+let left = -MOMENT; // when a field was left last
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: Report) => void) | null} */
 let send = null;
@@ -82,6 +84,7 @@ export function connect(server, setState) {
     fitPaper();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
+    document.addEventListener("focusout", ({ timeStamp }) => (left = timeStamp));
     // From the link as it was opened: Streamlit removes default values from the address, and the hash too.
     const [opened] = performance.getEntriesByType("navigation");
     holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
@@ -138,8 +141,9 @@ function goBack() {
   callFollowers();
 }
 
-// A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once,
-// and the message about the focus would leave behind that and ask for this page again: the link is followed next.
+// A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once: a
+// message about the focus, or about a field that a tap has just left, would leave behind that and ask for this page
+// again. The link is followed next.
 /** @param {Event} event */
 function reportBefore(event) {
   const target = targetOf(event);
@@ -148,9 +152,11 @@ function reportBefore(event) {
   /** @type {HTMLAnchorElement | null} */
   const link = target.closest("a[href]");
   if (!link) report();
-  else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey && report()) {
+  else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    if (!report() && event.timeStamp - left > MOMENT) return;
+    left = -MOMENT;
     event.preventDefault();
     event.stopImmediatePropagation();
-    setTimeout(() => link.click());
+    setTimeout(() => link.click(), MOMENT);
   }
 }

@@ -10,7 +10,7 @@
  * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
  * @property {(name: string, value: unknown) => void} setStateValue for all that follow
  */
-import { elementIn, elementsIn, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, targetOf, treeOf } from "../page/elements.js";
 
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
@@ -25,6 +25,14 @@ const MAX_MOMENTS = 200; // before a page that runs on and on is left all the sa
 /** @param {number} screens */
 export function scrollPage(screens) {
   document.querySelector('[data-testid="stMain"]')?.scrollBy({ top: screens * innerHeight });
+}
+
+// The menu of a phone closes when a page is chosen in it. Streamlit leaves it open above the page.
+export function closeMenuOnChoice() {
+  document.addEventListener("click", (event) => {
+    if (!targetOf(event)?.closest('[data-testid="stSidebarNavItems"] a')) return;
+    elementIn(document, '[data-testid="stSidebarCollapseButton"] button').click();
+  });
 }
 
 // In an address these say that the page is embedded, and how.

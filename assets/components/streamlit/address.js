@@ -2,7 +2,7 @@
 // A button can open another page: it names the container of a link as `follow`, and this script clicks the link.
 // The page loads it before Streamlit (pages/_server/first_paint.py), so that Back is heard from the start.
 import { addressOf, connect } from "../scene/address.js";
-import { atRest, followLink, openHere, undoByBack } from "./adapter.js";
+import { atRest, closeMenuOnChoice, followLink, openHere, undoByBack } from "./adapter.js";
 import { replaceOwnWords } from "./own_words.js";
 
 /**
@@ -19,7 +19,10 @@ if (globalThis.window) undoByBack(addressOf); // node only loads it
 
 /** @param {import("./adapter.js").Mounted<AddressPage & import("../scene/address.js").ServerFocus>} mounted */
 export default function ({ data, setStateValue }) {
-  if (!listens) openHere();
+  if (!listens) {
+    openHere();
+    closeMenuOnChoice();
+  }
   listens = true;
   document.documentElement.lang = data.language; // Streamlit writes "en"
   // biome-ignore lint/suspicious/noDocumentCookie: the cookie store is there on secure pages alone
