@@ -2,9 +2,10 @@
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import local
+from typing import TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -21,6 +22,7 @@ from pages._kit.text import literal, t
 from pages._server import limits, logs
 from pages._server.turns import HEAVY_BYTES, in_turn
 
+Result = TypeVar("Result")
 FOLDERS = "HEADSCOPE_MODELS"  # environment variable, see the README
 KEPT = ("models", "model traces")  # apart from `compute.caches`: a model's place is free before it is read
 POLL_SECONDS = 0.2  # between two updates of the progress bar
@@ -85,6 +87,14 @@ def downloadable() -> dict[str, HubModel]:
 def is_third_party(trace: AttentionTrace) -> bool:
     """Whether the trace is of a third-party model that this app runs."""
     return isinstance(trace.source, ModelSource)
+
+
+def run_model(trace: AttentionTrace, function: Callable[[], Result]) -> Result:
+    """The result of a function that runs the model of a trace: a third-party one when its turn comes.
+
+    The small models take no time, so they run at once.
+    """
+    return in_turn(function) if isinstance(trace.source.origin, ModelSource) else function()
 
 
 def load(scene: Scene, stage: DeltaGenerator, *, button: str = "stop_model") -> None:

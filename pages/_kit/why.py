@@ -17,7 +17,6 @@ from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
 from pages._kit import charts, compute, heatmaps, matrices, model_source, state
 from pages._kit.text import isolated, joined, literal, number, paragraph, said, signed, t
-from pages._server.turns import in_turn
 
 FOLD, LEDGER = "why", "ledger"  # the keys of the folds
 MAX_WRITERS = 12  # named on each side
@@ -80,8 +79,7 @@ def source_of(scene: Scene, trace: AttentionTrace) -> object:
 
 
 def _split(trace: AttentionTrace, *, source: Any, **place: int) -> Attribution:
-    split = partial(attribution, trace, source=source, **place)
-    return in_turn(split) if model_source.is_third_party(trace) else split()  # the small ones take no time
+    return model_source.run_model(trace, partial(attribution, trace, source=source, **place))
 
 
 def _draw(trace: AttentionTrace, why: Attribution) -> None:
@@ -189,8 +187,7 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
 
 
 def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
-    found = partial(ledger, trace, source=source, **asked)
-    return in_turn(found) if model_source.is_third_party(trace) else found()
+    return model_source.run_model(trace, partial(ledger, trace, source=source, **asked))
 
 
 def _draw_ledger(scene: Scene, trace: AttentionTrace, found: Ledger) -> None:
@@ -277,7 +274,7 @@ def _say_written(scene: Scene, trace: AttentionTrace, found: Ledger, picked: int
 def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> list[str]:
     """The words that a writer raises most, and those that it lowers most, with the numbers."""
     found = partial(written, trace, writer, source=source, token=token)
-    frame = in_turn(found) if model_source.is_third_party(trace) else found()
+    frame = model_source.run_model(trace, found)
     ends = frame[frame.share > 0][:MAX_WORDS], frame[frame.share < 0][: -MAX_WORDS - 1 : -1]
     return [
         joined(f"*{literal(isolated(word))}* {signed(share, '+z.2f')}" for word, share in some.to_numpy())

@@ -17,11 +17,9 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
-from mha_core.traces.source import ModelSource
-from pages._kit import answers, compute, heatmaps, state
+from pages._kit import answers, compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, number, said, short, signed, t
 from pages._kit.why import source_of
-from pages._server.turns import in_turn
 from pages.understand._what_if.sides import Rearranged
 
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table
@@ -122,7 +120,7 @@ def of_word(scene: Scene, before: AttentionTrace, after: AttentionTrace) -> None
 def _share(trace: AttentionTrace, *, word: str, source: Any) -> tuple[str, str, float]:
     """The word as the model writes it, the token where it is asked, and the word's probability there."""
     ask = partial(trace.logits, words=[word], source=source)
-    frame = in_turn(ask) if isinstance(trace.source.origin, ModelSource) else ask()
+    frame = model_source.run_model(trace, ask)
     return frame["word"][0], trace.answered.labels[frame.attrs["at"]], float(frame["probability"][0])
 
 
@@ -204,7 +202,7 @@ def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
 
     source: Any = source_of(scene, trace)
     measure = partial(effects, trace, at=at, method="both", source=source, progress=progress)
-    frame = in_turn(measure) if scene.source == "model" else measure()  # small models need no time
+    frame = model_source.run_model(trace, measure)
     place.empty()
     return frame
 
