@@ -293,7 +293,7 @@ def beside_of(model: huggingface.Model, trace: AttentionTrace | None) -> str:
 def ledger_of(built: nn.Module, length: tuple[int, int]) -> str:
     """How far a ledger's sum is from the logit of a model's own run, in units of the sizes of its shares.
 
-    The reason where there is no ledger; "" for a model without a head that writes words.
+    Then what its norms are; the reason where there is no ledger; "" for a model that writes no words.
     """
     tokenizer = tiny.tokenizer(built)
     tokenizer.mask_token = tiny.WORDS[-1]
@@ -310,7 +310,31 @@ def ledger_of(built: nn.Module, length: tuple[int, int]) -> str:
         return str(error).rpartition(": ")[2][:60].strip(" .")
     logits = ran(built, tiny.inputs(model, trace, length)).logits[0, found.token]
     gap = abs(found.shares.sum() - float(logits.max())) / np.abs(found.shares).sum()
-    return f"{gap:.0e}" if gap <= EXACT else f"WRONG {gap:.0e}"
+    sum_ = f"{gap:.0e}" if gap <= EXACT else f"WRONG {gap:.0e}"
+    return ", ".join(filter(None, (sum_, norms_of(trace, found))))
+
+
+def norms_of(trace: AttentionTrace, found: mha.Ledger) -> str:
+    """How long the vectors of heads in the stream are beside those that W^O makes.
+
+    "same" where both are equal, "scaled" where the heads of a layer have one factor, else "normed"; "" where
+    no W^O is known.
+    """
+    ratios: dict[int, list[float]] = {}
+    for writer, norm in zip(found.writers, found.norms, strict=True):
+        if writer.kind == "head" and trace.layers[writer.layer].knows("w_o"):
+            made = trace.layers[writer.layer].contribution(writer.head)
+            if len(made) > found.token:  # not of an encoder whose text is shorter than the target
+                ratios.setdefault(writer.layer, []).append(norm / np.linalg.norm(made[found.token]))
+    if not ratios:
+        return ""
+    if any(max(of_layer) - min(of_layer) > EXACT * max(of_layer) for of_layer in ratios.values()):
+        return "normed"
+    return (
+        "same"
+        if all(abs(ratio - 1) <= EXACT for of_layer in ratios.values() for ratio in of_layer)
+        else "scaled"
+    )
 
 
 def referee(

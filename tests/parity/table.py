@@ -48,7 +48,9 @@ one token of a text of 41 is changed. "nothing" where no other token of the outp
 trace names all that moves one.
 
 *ledger*, of models that write words, is how far the shares of the most probable word's logit (`mha.ledger`)
-are from the logit of the model's own run, in units of the sum of their sizes; or why there is no ledger.
+are from the logit of the model's own run, in units of the sum of their sizes; or why there is no ledger. Then
+the norms of heads: "same" where each is that of the head's vector through W^O (`layer.contribution`),
+"scaled" where all heads of a layer have one factor, "normed" where a norm stands behind W^O.
 
 *known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
 
