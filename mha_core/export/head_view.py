@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mha_core import resources
 from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
@@ -33,10 +33,14 @@ from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import MASK_TOKENS, special_positions, word_groups
 from mha_core.traces.trace import AttentionTrace
 
+if TYPE_CHECKING:
+    from mha_core.interventions.ledger import Ledger
+
 STYLES = (
     "pictures/print.css",
     "pictures/matrix_gallery.css",
     "pictures/cell_path.css",
+    "pictures/ledger.css",
     "view/head_view.css",
 )
 
@@ -84,7 +88,7 @@ def _with_parts(template: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"__([A-Z]+)__", lambda slot: parts.get(slot[1], slot[0]), template)
 
 
-TEXTS = "head_view."  # prefix of the keys of its texts
+TEXTS, LEDGER_TEXTS = "head_view.", "ledger."  # prefixes of the keys of texts
 HEIGHTS = (100, 10_000)  # limits of the height of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # for a frame without a given height
 LONGEST_TITLE = 400  # characters: each row of a table has it
@@ -157,12 +161,16 @@ def view(
     beside: AttentionTrace | None = None,
     titles: Sequence[str] | None = None,
     height: int | None = None,
+    ledger: "Ledger | None" = None,
+    language: str = "en",
+    said: Callable[[str], str] = str,
 ) -> HeadView:
     """The head view of one trace: the lines of a token in a layer (by default the last), and six matrices.
 
-    Another trace with as many layers and heads can be shown `beside` it. The page contains as many layers as
-    fit, the nearest to the chosen one first; of a long text only heads around the chosen one. Layers, heads
-    and tokens count from 0; `token` is a query, by position or by word. Raises as `AttentionTrace.view` does.
+    Another trace with as many layers and heads can be shown `beside` it, and a ledger of the first one below.
+    The page contains as many layers as fit, the nearest to the chosen one first; of a long text only heads
+    around the chosen one. Layers, heads and tokens count from 0; `token` is a query, by position or by word.
+    `said` is that of `header_of`. Raises as `AttentionTrace.view` does.
     """
     if beside is not None and not hasattr(beside, "layers"):
         raise MhaError("beside is a second trace; got {type}.", type=named_type(beside))
@@ -170,6 +178,9 @@ def view(
     _check_layers(traces)
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of=Phrase("This trace"))
     chosen = trace.layers[layer]
+    if ledger is not None:
+        _check_ledger(trace, ledger)
+        token = ledger.token if token is None and ledger.token < chosen.n_query else token
     if token is not None:
         token = trace.sides.queries.index(token) if isinstance(token, str) else token
         token = index("token", token, chosen.n_query, of=Phrase("This trace"))
@@ -202,14 +213,33 @@ def view(
         "head": head,
         "token": token,
         "on": on,
-        "texts": texts("en"),
+        "texts": texts(language),
         "matrices": True,
-        "held": held(texts("en"), trace, layer, numbers, loaded_heads),
+        "held": held(texts(language), trace, layer, numbers, loaded_heads),
+        "said": said,
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
     focus = focus_on(trace, layer, head, token, on)
-    return HeadView(header_of(traces, **start), blob, frame_height, partial(showing.scene_of, traces, focus))
+    header = header_of(traces, **start)
+    if ledger is not None:
+        header["ledger"] = ledger.drawing() | {"texts": ledger_texts(language)}
+    return HeadView(header, blob, frame_height, partial(showing.scene_of, traces, focus))
+
+
+def _check_ledger(trace: AttentionTrace, ledger: "Ledger") -> None:
+    """Raise `MhaError` for anything but a ledger of a token of this trace."""
+    if not hasattr(ledger, "drawing"):
+        raise MhaError(
+            "ledger is a ledger, as mha.ledger(trace) returns it; got {type}.", type=named_type(ledger)
+        )
+    if ledger.label not in trace.answered.labels[ledger.token : ledger.token + 1]:
+        raise MhaError(
+            "The ledger is of token {token}, {label!r}, which this trace does not have there; make one "
+            "of this trace.",
+            token=ledger.token,
+            label=ledger.label,
+        )
 
 
 def _check_layers(traces: Sequence[AttentionTrace]) -> None:
@@ -441,9 +471,25 @@ def groups(trace: AttentionTrace) -> dict | None:
 @cache
 def texts(language: str) -> dict[str, str]:
     """The texts of the view and of the matrices that it draws, by their keys."""
-    words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
-    of_view = {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
-    shared = {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")} | {
-        "lang": words["language.code"]
-    }
-    return of_view | shared | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*VIEWED, "alt")}
+    words = _catalogue(language)
+    of_matrices = {f"matrix_{name}": words[f"matrix.{name}"] for name in (*VIEWED, "alt")}
+    return _of_prefix(TEXTS, words) | _shared(words) | {"lang": words["language.code"]} | of_matrices
+
+
+@cache
+def ledger_texts(language: str) -> dict[str, str]:
+    """The texts of a ledger, by their keys."""
+    words = _catalogue(language)
+    return _of_prefix(LEDGER_TEXTS, words) | _shared(words)
+
+
+def _catalogue(language: str) -> dict[str, str]:
+    return json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
+
+
+def _of_prefix(prefix: str, words: Mapping[str, str]) -> dict[str, str]:
+    return {key.removeprefix(prefix): text for key, text in words.items() if key.startswith(prefix)}
+
+
+def _shared(words: Mapping[str, str]) -> dict[str, str]:
+    return {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")}

@@ -106,15 +106,15 @@ def _named(names: Sequence) -> bool:
     return len(names) > 0 and isinstance(names[0], str)
 
 
-def axis_names(index: pd.Index, most: int = MAX_LABEL) -> list:
-    """Axis names of at most that many characters, still unique for each position; numbers stay numbers.
+def axis_names(index: pd.Index) -> list:
+    """Axis names, shortened but still unique for each position; numbers stay numbers.
 
     Plotly interprets tags in labels, so they are escaped; it merges equal names, so they are made unique.
     """
     if index.dtype.kind in "iu":
         numbers = index.tolist()
         return numbers if (np.diff(numbers) == 1).all() else [str(number) for number in numbers]
-    short = [label if len(label) <= most else label[: most - 1] + "…" for label in index]
+    short = [label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…" for label in index]
     unique = [s if short.count(s) == 1 else f"{s}\u2009{i + 1}" for i, s in enumerate(short)]
     return [html.escape(label, quote=False) for label in unique]
 

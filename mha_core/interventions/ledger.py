@@ -3,8 +3,10 @@
 >>> mha.ledger(trace, token=-1, word=" mat").frame().head()  # doctest: +SKIP
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,10 +45,11 @@ class Ledger:
     of the token, at the last sum of the last layer. Of a head it is ``‖(gate_i · head_i) W_i^O‖₂``, that of
     `LayerTrace.contribution`; where norms stand behind W^O, as in BERT, it is the length of what they left.
     It is 0 for what is added to the normed stream, and NaN in a model without such a sum. `probability` is
-    that of the word among all words, before any comparison with `other`.
+    that of the word among all words, before any comparison with `other`. `label` is that of the `token`.
     """
 
     token: int
+    label: str
     word: str
     other: str | None
     writers: tuple[Writer, ...]
@@ -66,6 +69,18 @@ class Ledger:
         writers = {"writer": [writer.label for writer in self.writers]}
         frame = pd.DataFrame(writers | of | {"share": self.shares, "norm": self.norms})
         return frame.iloc[np.argsort(-np.abs(self.shares), kind="stable")].reset_index(drop=True)
+
+    def drawing(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        """The data of its picture (assets/components/pictures/ledger.js); `names` of writers, else labels."""
+        names = names or [writer.label for writer in self.writers]
+        numbers = zip(names, self.writers, self.shares.tolist(), self.norms.tolist(), strict=True)
+        parts = [
+            {"name": name, "layer": writer.layer, "head": writer.head, "share": share}
+            | {"norm": None if np.isnan(norm) else norm}
+            for name, writer, share, norm in numbers
+        ]
+        told = ("token", "label", "word", "other", "logit", "probability")
+        return {"parts": parts} | {name: getattr(self, name) for name in told}
 
     def __repr__(self) -> str:
         what = repr(self.word) if self.other is None else f"{self.word!r} over {self.other!r}"
@@ -135,6 +150,7 @@ def ledger(
     named = [vocabulary.word(one) for one in numbers]
     return Ledger(
         answered.at,
+        trace.answered.labels[answered.at],
         named[0],
         named[1] if len(named) > 1 else None,
         writers,

@@ -28,7 +28,7 @@ TRAINING = ("h", "d_model", "architecture", "language", "seed")
 # The pages by their names in an address, with the names of their own fields.
 PAGES: Mapping[str, tuple[str, ...]] = {
     HOME: (),
-    "token": ("component", "ledger", "ledger_word", "ledger_other"),
+    "token": ("component", "ledger", "ledger_word", "ledger_other", "ledger_part"),
     "compare": (),
     "steps": ("steps_view", "operation", "row", "code", *(f"positions_{size}" for size in ORDER)),
     "what-if": (),

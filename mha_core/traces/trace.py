@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from mha_core.export.head_view import HeadView
+    from mha_core.interventions.ledger import Ledger
 
 UNKNOWN = {
     "x": Phrase("The input X of this layer is not known."),
@@ -318,6 +319,7 @@ class AttentionTrace:
         beside: "AttentionTrace | None" = None,
         titles: Sequence[str] | None = None,
         height: int | None = None,
+        ledger: "Ledger | None" = None,
     ) -> "HeadView":
         """An interactive view of all heads: a notebook displays it, ``.save("view.html")`` saves it.
 
@@ -329,10 +331,12 @@ class AttentionTrace:
         at the token. All count from 0. `beside` is a second trace with as many layers and heads, of another
         sentence or another model. `titles` are the titles of the traces; the default is the text, and for two
         traces the facts in which their sources differ. `height` is the height of the frame in a notebook, in
-        pixels.
+        pixels. A `ledger` of the trace, as `mha_core.ledger` returns it, is drawn below; then its token is
+        selected by default.
 
         Raises `MhaError` for a layer, head or token out of range, for layers of several kinds, for a second
-        trace with other numbers of layers or heads, and for more or fewer titles than traces.
+        trace with other numbers of layers or heads, for more or fewer titles than traces, and for a ledger of
+        another text.
         """
         return showing.view(
             self,
@@ -343,6 +347,7 @@ class AttentionTrace:
             beside=beside,
             titles=titles,
             height=height,
+            ledger=ledger,
         )
 
     def __repr__(self) -> str:

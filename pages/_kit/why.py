@@ -10,21 +10,28 @@ import streamlit as st
 
 from mha_core import AttentionTrace, Attribution, Ledger, MhaError, Writer, attribution, ledger
 from mha_core.analysis.frames import Origin
-from mha_core.figures.bars import bars
+from mha_core.export import head_view as views
 from mha_core.focus import token_names
 from mha_core.interventions.ledger import written
+from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.traces.source import ModelSource
-from pages._kit import charts, compute, heatmaps, matrices, model_source, state
-from pages._kit.text import isolated, joined, literal, number, paragraph, said, signed, t
+from pages._kit import charts, components, compute, heatmaps, model_source, state
+from pages._kit.text import isolated, language, literal, number, paragraph, said, set_language, signed, t
 
 FOLD, LEDGER = "why", "ledger"  # the keys of the folds
+BARS, PART = "ledger_bars", "ledger_part"  # the key of the bars, and the field of a link with the clicked one
 MAX_WRITERS = 12  # named on each side
 MAX_TERMS = 5  # put into words
-MAX_BARS = 16  # of a ledger; the others are added up
-LEAST = 0.001  # probability written as a number
 MAX_WORDS = 3  # that a part raises or lowers most
 ROW, EDGE = 24, 90  # pixels of the matrix
+HEIGHT = 540  # pixels of a ledger until it is drawn (components.HEIGHT)
+
+Words = dict[str, list[tuple[str, float]]]  # that are "raised" and "lowered", each with its share
+
+_ledger_view = components.component(
+    "ledger", "streamlit/ledger.js", html='<div class="ledger"></div>', styles=("pictures/ledger.css",)
+)
 
 
 def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
@@ -153,9 +160,9 @@ def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
 
 def has_ledger(scene: Scene, trace: AttentionTrace, token: int) -> bool:
     """Whether the model may answer at a token; of a model of transformers only its run tells."""
-    return scene.source == "model" or (
-        scene.source != "file" and bool(trace.answers and trace.answers[token])
-    )
+    if scene.source == "model":
+        return model_source.whole(scene)[1] != "encoder"  # its tokens are not those that the decoder answers
+    return scene.source != "file" and bool(trace.answers and trace.answers[token])
 
 
 def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
@@ -183,100 +190,73 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
-    _draw_ledger(scene, whole, found)
+    _draw_ledger(scene, trace, whole, found)
 
 
 def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
     return model_source.run_model(trace, partial(ledger, trace, source=source, **asked))
 
 
-def _draw_ledger(scene: Scene, trace: AttentionTrace, found: Ledger) -> None:
-    """Draw the shares of a logit as bars with the norms, and say their sum; a head not asked has none."""
-    word, other = (None if one is None else literal(isolated(one)) for one in (found.word, found.other))
-    if other is None:
-        share = f"{found.probability:.1%}" if found.probability >= LEAST else f"<{LEAST:.1%}"
-        st.markdown(t("ledger.sum", word=word, logit=signed(found.logit), share=literal(share)))
-    else:
-        st.markdown(t("ledger.difference", word=word, other=other, logit=signed(found.logit)))
-    order = np.argsort(-np.abs(found.shares), kind="stable")
-    frame = found.frame().assign(writer=_names(trace, [found.writers[at] for at in order]))
-    parts = frame.assign(place=order)[frame.share != 0]
-    few, rest = parts[:MAX_BARS], parts[MAX_BARS:]
-    table = few.set_index("writer").rename(columns={"share": "value"})[["value", "place", "norm"]]
-    if len(rest):
-        table.loc[t("ledger.rest", count=len(rest))] = rest.share.sum(), -1, np.nan
-    title = t("ledger.title")
-    alt = f"{title} {joined(f'{name} {value:.2f}' for name, value in table.value.items())}"
-    # The key changes with what is drawn, so that a new chart does not keep the click on the one before.
-    at = scene.focus.layer, scene.focus.head, found.token, found.word, found.other
-    key = "-".join(map(str, ("ledger_bars", *at)))
-    charts.draw(
-        bars(
-            table,
-            words=t("ledger.axis"),
-            together=bool(len(rest)),
-            columns={"value": t("ledger.axis"), "norm": t("ledger.norm")},
-        ),
-        key=key,
-        alt=alt,
-        title=title,
-        origin=Origin(text=trace.title, source=trace.source),
-        name="ledger",
-        config=charts.BARS_CONFIG,
-        on_select=lambda: _open_head(key, trace, found),
-        selection_mode="points",
-    )
-    if (picked := _clicked(key)) is not None and found.writers[picked].kind != "head":
-        _say_written(scene, trace, found, picked)
-    notes = [
-        t("ledger.exact", sum=signed(found.shares.sum()), gap=literal(number(abs(found.gap)))),
-        t("ledger.click"),
-        t("ledger.about_norm"),
-    ]
-    st.caption(paragraph([*notes, t("ledger.not_asked")] if not found.shares.all() else notes))
-    with st.popover(t("overview.table")):
-        headings = {"writer": t("ledger.writer"), "share": t("ledger.axis"), "norm": t("ledger.norm")}
-        st.dataframe(frame[[*headings]], hide_index=True, column_config=headings)
-        numbers = frame.drop(columns="kind")
-        numbers[["layer", "head"]] = (numbers[["layer", "head"]] + 1).astype("Int64")
-        name = charts.file_name("ledger", "token", found.token + 1, *filter(None, (found.word, found.other)))
-        st.download_button(
-            t("heads.download"), matrices.csv(numbers), f"{name}.csv", "text/csv", on_click="ignore"
-        )
+def _draw_ledger(scene: Scene, shown: AttentionTrace, trace: AttentionTrace, found: Ledger) -> None:
+    """Draw the shares of a logit, and offer them with the head view as a page.
+
+    `shown` has the kind of attention of the page, `trace` all kinds. A click marks a part; of a head the page
+    moves there, of another one it says which words that part writes.
+    """
+    asked = token_names.as_number(st.query_params.get(PART, ""))
+    picked = found.writers[asked - 1] if asked in range(1, len(found.writers) + 1) else None
+    if PART in st.query_params and picked is None:
+        state.say_instead(PART, None)
+    layer, head, token = indices(shown, scene.focus)
+    here = _in_whole(scene, shown, layer)[1], head
+    is_marked = picked is not None and (picked.kind != "head" or (picked.layer, picked.head) == here)
+    drawn = found.drawing(_names(trace, found.writers)) | {
+        "texts": views.ledger_texts(language()),
+        "chosen": asked - 1 if asked and is_marked else None,
+        "words": _words(scene, trace, found, picked) if picked and picked.kind != "head" else None,
+    }
+
+    def pick() -> None:
+        acted = st.session_state[BARS].picked
+        state.receive(acted.get("moved"))
+        writer = found.writers[acted["at"]]
+        if acted["at"] == drawn["chosen"]:
+            st.query_params.pop(PART, None)
+        else:
+            st.query_params[PART] = str(acted["at"] + 1)
+        if writer.kind == "head":
+            state.go(**_place(trace, writer))
+
+    name = charts.file_name("ledger", "token", found.token + 1, *filter(None, (found.word, found.other)))
+    meta = charts.described(BARS, t("ledger.title"), Origin(text=trace.title, source=trace.source))
+    data = drawn | {"meta": meta | {"file": name}}
+    _ledger_view(key=BARS, data=data, height=HEIGHT, on_picked_change=pick)
+    reader, place = language(), {"layer": layer, "head": head, "token": token}
+
+    def page() -> str:
+        set_language(reader)  # it is asked for outside of a run
+        view = views.view(shown, **place, ledger=found, language=reader, said=said)
+        view.header["ledger"] |= drawn
+        return view.html()
+
+    st.download_button(t("ledger.save"), page, f"{name}.html", "text/html", on_click="ignore")
 
 
-def _clicked(key: str) -> int | None:
-    """The writer whose bar was clicked last; None for that of all others."""
-    points = st.session_state.get(key, {}).get("selection", {}).get("points")
-    place = int(np.ravel(points[0]["customdata"])[0]) if points else -1
-    return None if place < 0 else place
+def _place(trace: AttentionTrace, writer: Writer) -> dict[str, Any]:
+    """The fields of the focus that lead to a head."""
+    assert writer.layer is not None  # as of each head
+    kind = {"kind": trace.layers[writer.layer].kind} if len(trace.kinds) > 1 else {}
+    return {"layer": _number(trace, writer.layer), "head": (writer.head or 0) + 1, **kind}
 
 
-def _open_head(key: str, trace: AttentionTrace, found: Ledger) -> None:
-    """Move the page to the head whose bar was clicked."""
-    picked = _clicked(key)
-    if picked is not None and (writer := found.writers[picked]).kind == "head":
-        assert writer.layer is not None  # as of each head
-        kind = {"kind": trace.layers[writer.layer].kind} if len(trace.kinds) > 1 else {}
-        state.go(layer=_number(trace, writer.layer), head=(writer.head or 0) + 1, **kind)
-
-
-def _say_written(scene: Scene, trace: AttentionTrace, found: Ledger, picked: int) -> None:
-    """Say which words a part other than a head raises and lowers most."""
-    writer = found.writers[picked]
+def _words(scene: Scene, trace: AttentionTrace, found: Ledger, writer: Writer) -> Words:
+    """The words that a part other than a head raises and lowers most."""
     with st.spinner(t("why.computing")):
         asked = {"source": source_of(scene, trace), "writer": writer, "token": found.token}
-        raised, lowered = compute.once(trace, _ends, **asked)
-    if raised and lowered:
-        st.markdown(t("ledger.written", writer=_name(trace, writer), raised=raised, lowered=lowered))
+        return compute.once(trace, _ends, **asked)
 
 
-def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> list[str]:
-    """The words that a writer raises most, and those that it lowers most, with the numbers."""
-    found = partial(written, trace, writer, source=source, token=token)
-    frame = model_source.run_model(trace, found)
-    ends = frame[frame.share > 0][:MAX_WORDS], frame[frame.share < 0][: -MAX_WORDS - 1 : -1]
-    return [
-        joined(f"*{literal(isolated(word))}* {signed(share, '+z.2f')}" for word, share in some.to_numpy())
-        for some in ends
-    ]
+def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> Words:
+    frame = model_source.run_model(trace, partial(written, trace, writer, source=source, token=token))
+    ends = {"raised": frame[frame.share > 0], "lowered": frame[frame.share < 0][::-1]}
+    return {name: list(zip(some.word, some.share, strict=True))[:MAX_WORDS] for name, some in ends.items()}

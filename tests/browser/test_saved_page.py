@@ -35,6 +35,21 @@ def test_a_notebook_shows_the_page_in_a_frame(tab, view):
     assert caption.inner_text().endswith("· layer 2 of 2")
 
 
+def test_a_head_of_the_ledger_is_shown_in_the_view_above(tab, tmp_path):
+    trace = mha.trace("The animal was tired because it slept.", source="mini", architecture="standard")
+    found = mha.ledger(trace)
+    trace.view(layer=0, ledger=found).save(tmp_path / "view.html")
+    tab.goto((tmp_path / "view.html").as_uri())
+    ledger = tab.locator(".ledger")
+    assert f"Token {found.token + 1}, “it”." in ledger.inner_text()
+    parts = ledger.locator(".part")
+    assert parts.count() == (found.shares != 0).sum()
+    assert parts.first.get_attribute("aria-label").endswith(f" {abs(found.shares).max():.4g}")
+    ledger.get_by_role("button", name="layer 2 head 1 ").click()
+    assert "layer 2 of 2" in tab.locator(".view .caption").inner_text()
+    assert tab.locator(".chips [aria-pressed=true]").get_attribute("data-head") == "0"
+
+
 def test_an_old_browser_shows_a_message(tab, view, tmp_path):
     view.save(tmp_path / "view.html")
     tab.add_init_script("delete window.DecompressionStream")

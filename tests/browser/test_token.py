@@ -44,6 +44,26 @@ def test_a_bar_has_the_colour_of_its_head_and_leads_to_its_token(visit, app, set
     assert "token=animal" in page.url
 
 
+def test_the_clicked_part_of_a_ledger_survives_reload_and_back(visit, app, settled):
+    page = visit(f"{app}/token?ledger=true&architecture=standard&layer=1", width=390, height=844)
+    ledger = page.locator(".ledger")
+    marked = ledger.locator("[aria-pressed=true]")
+    ledger.get_by_role("button", name=re.compile("^biases of layer 2 ")).click()
+    expect(ledger.get_by_text("Written by the biases of layer 2: most for")).to_be_visible()
+    ledger.get_by_role("button", name=re.compile("^head 1 of layer 2 ")).focus()
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("“it” in layer 2, head 1")
+    settled(page)
+    page.reload()
+    expect(marked).to_have_attribute("aria-label", re.compile("^head 1 of layer 2 "))
+    settled(page)
+    page.go_back()
+    expect(heading).to_have_text("“it” in layer 1, head 1")
+    expect(marked).to_have_attribute("aria-label", re.compile("^biases of layer 2 "))
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+
+
 def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, settled):
     page = visit(f"{app}/token?layer=1", width=1440)
     head = page.get_by_role("radiogroup", name="Head")

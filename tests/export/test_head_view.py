@@ -108,6 +108,20 @@ def test_missing_layers_heads_and_tokens_are_refused(traced, refused, asked, sai
     assert str(refused(head_view.view, traced, **asked)) == said
 
 
+def test_a_ledger_below_a_view_has_the_same_numbers_and_is_of_the_same_text(refused):
+    trace = mha.trace("The animal was tired because it slept.", source="mini")
+    found = mha.ledger(trace)
+    view = trace.view(ledger=found)
+    header, _ = inside(view.html())
+    drawn = header["ledger"]
+    assert sum(part["share"] for part in drawn["parts"]) == pytest.approx(found.logit, abs=1e-4)
+    assert [part["head"] for part in drawn["parts"]] == [writer.head for writer in found.writers]
+    assert (header["token"], drawn["label"], drawn["word"]) == (found.token, "it", found.word)
+    other = mha.trace("How are you?", source="mini")
+    assert "of token 6, 'it', which this trace does not have there" in str(refused(other.view, ledger=found))
+    assert "ledger is a ledger, as mha.ledger" in str(refused(trace.view, ledger=3))
+
+
 def test_a_frame_is_as_high_as_its_text_needs_or_as_was_asked_for(traced):
     long = mha.trace("word " * 60, h=3, d_model=12, layers=2)
     heights = [view.height for view in (traced.view(), traced.view(beside=long), long.view())]

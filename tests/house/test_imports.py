@@ -29,12 +29,12 @@ TABLE = {
     "mha_core/executor/*": "late:ray mha_core.errors mha_core.resources",
     "mha_core/attention/*": f"torch numpy jaxtyping {FLAT}",
     "mha_core/traces/*": f"torch numpy jaxtyping regex safetensors late:pandas late:xarray"
-    f" type:plotly type:mha_core.export.head_view {MATHS}",
+    f" type:plotly type:mha_core.export.head_view type:mha_core.interventions.ledger {MATHS}",
     "mha_core/traces/showing.py": "type:pandas type:plotly type:mha_core.focus.focus type:mha_core.traces.*"
     " late:mha_core.export.* late:mha_core.figures.* late:mha_core.interventions.* late:mha_core.scene.*"
     " late:mha_core.static.*",
     "mha_core/focus/*": f"{MATHS} mha_core.traces.*",
-    "mha_core/export/*": f"torch numpy {TRACES}",
+    "mha_core/export/*": f"torch numpy type:mha_core.interventions.ledger {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/workshop/*": f"torch numpy pandas {TRACES} mha_core.training.*"
     " mha_core.analysis.roles",

@@ -190,7 +190,12 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
 
 
 def unused(texts: Iterable[str]) -> set[str]:
-    prefixes = [head_view.TEXTS, parts.TEXTS, *(prefix for _, prefix, _ in calls("templates"))]
+    prefixes = [
+        head_view.TEXTS,
+        head_view.LEDGER_TEXTS,
+        parts.TEXTS,
+        *(prefix for _, prefix, _ in calls("templates")),
+    ]
     for_scripts = {f"{prefix}{{}}" for prefix in prefixes} | {key for _, key, _ in calls("template")}
     keys = {key for _, key, _ in calls()} | for_scripts
     named = {key.format(name) for key, names in NAMED.items() for name in names}

@@ -291,6 +291,7 @@ def test_every_field_of_a_page_is_part_of_a_scene(opened_on):
     assert FILES.keys() == PAGES.keys()
     views = {
         "steps": {"operation", "steps_view", "row"},
+        "token": {"ledger_part"},
         "train": {"train_view"},
     }  # whose control is not bound
     acts = {"lessons": {*PAGES["lessons"]}}  # on pictures, which write the link

@@ -1,7 +1,5 @@
 """Third-party models in the app: chosen, loaded with progress, shown on every page, or refused."""
 
-import base64
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -108,21 +106,22 @@ def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, 
     assert not any(" 3 · " in name for name in drawn["rows"] + drawn["columns"])
 
 
-def test_a_logit_of_a_real_model_is_drawn_by_its_writers(opened_on, given, folder, english):
+def test_a_logit_of_a_real_model_is_drawn_by_its_writers(opened_on, given, folder, component):
     given("gpt2")
     link = {"source": "model", "model": folder("gpt2"), "token": 4}
     app = opened_on("see/token.py", "ledger", **link)
     app.button(key="ledger_ask").click().run()
     model = huggingface.load(folder("gpt2"), answers=True)
-    trace = huggingface.follow(model, Scene.text)
-    found = mha.ledger(trace, token=3, source=model)
-    [drawn] = [json.loads(one.proto.spec) for one in app.get("plotly_chart") if "ledger_bars" in one.proto.id]
-    values = np.frombuffer(base64.b64decode(drawn["data"][0]["x"]["bdata"]))
-    largest = found.frame().share.to_numpy()[: len(values) - 1]
-    np.testing.assert_allclose(values[:-1], largest, atol=1e-4)
-    assert sum(values) == pytest.approx(found.logit, abs=1e-3)
+    found = mha.ledger(huggingface.follow(model, Scene.text), token=3, source=model)
+    drawn = [part["share"] for part in component(app, "ledger_bars")["parts"]]
+    np.testing.assert_allclose(drawn, found.shares, atol=1e-4)
     app.text_input(key="ledger_other").set_value("no such word").run()
     assert "several tokens of this model" in app.info[0].value
+    given("t5")  # its decoder answers, at tokens of its own
+    two = {"source": "model", "model": folder("t5"), "target": "The street.", "token": 2}
+    for kind, offers in {"encoder": False, "decoder": True, "cross": True}.items():
+        app = opened_on("see/token.py", "ledger", kind=kind, **two)
+        assert ("ledger_ask" in keys(app)) == offers, kind
 
 
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):

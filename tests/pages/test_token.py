@@ -12,7 +12,6 @@ import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
 from mha_core.focus.focus import Focus
 from mha_core.scene.scene import Scene
-from pages._kit import why
 from pages._kit.text import literal, number
 from pages.see._token import weights
 from pages.see._token.subject import Subject, filed, word
@@ -222,28 +221,34 @@ def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     assert state["focus"].token == str(token)
 
 
-def test_a_link_splits_a_small_models_answer_and_a_click_leads_to_the_head_that_wrote_it(
-    opened_on, monkeypatch
-):
+def test_a_link_splits_a_small_models_answer_and_marks_the_part_that_was_clicked(opened_on, component, click):
     trace = mha.trace(Scene.text, source="mini", architecture="standard")
     found = mha.ledger(trace, word="animal", other="street")
-    link = {"ledger": "true", "ledger_word": "animal", "ledger_other": "street"}
-    app = opened_on(PAGE, architecture="standard", **link)
-    [drawn] = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
-    bars = dict(zip(drawn["data"][0]["y"], drawn["data"][0]["text"], strict=True))
-    assert len(bars) == np.count_nonzero(found.shares) < len(found.shares)  # one head is asked
-    assert bars["head 1 of layer 2"] == f"{found.shares.max():.4g}"
-    [table] = [frame.value for frame in app.dataframe]
-    np.testing.assert_array_equal(table[["share", "norm"]], found.frame()[["share", "norm"]])
-    written = [note["text"] for note in drawn["layout"]["annotations"]]
-    assert f"{found.norms[found.shares.argmax()]:.3g}" in written
-    state = {
-        "bars": {"selection": {"points": [{"customdata": int(found.shares.argmax())}]}},
-        "focus": Focus(),
-    }
-    monkeypatch.setattr(why.st, "session_state", state)
-    why._open_head("bars", trace, found)
-    assert (state["focus"].layer, state["focus"].head) == (2, 1)
+    link = {"architecture": "standard", "ledger": "true", "ledger_word": "animal", "ledger_other": "street"}
+    app = opened_on(PAGE, **link)
+    drawn = component(app, "ledger_bars")
+    assert [part["share"] for part in drawn["parts"]] == found.shares.tolist()
+    assert [part["norm"] for part in drawn["parts"]] == found.norms.tolist()
+    assert (drawn["logit"], drawn["chosen"], drawn["label"]) == (found.logit, None, "it")
+    head = int(found.shares.argmax())
+    assert drawn["parts"][head]["name"] == "head 1 of layer 2"
+    bias = next(at for at, writer in enumerate(found.writers) if writer.kind == "bias")
+    app = click(app, "ledger_bars", {"at": bias})
+    words = component(app, "ledger_bars")["words"]
+    assert app.query_params["ledger_part"] == str(bias + 1)
+    assert words == component(opened_on(PAGE, **link, ledger_part=bias + 1), "ledger_bars")["words"]
+    assert words["raised"][0][1] > 0 > words["lowered"][0][1]
+    app = click(opened_on(PAGE, **link, layer=1, head=3), "ledger_bars", {"at": head})
+    assert component(app, "address")["focus"]["head"] == "1"
+    assert component(app, "address")["focus"]["layer"] == "2"
+    drawn = component(app, "ledger_bars")
+    assert (drawn["chosen"], drawn["words"]) == (head, None)
+    assert "ledger_part" not in click(app, "ledger_bars", {"at": head}).query_params
+    app = opened_on(PAGE, **link, layer=1, head=3, ledger_part=head + 1)  # the page has left that head
+    assert component(app, "ledger_bars")["chosen"] is None
+    app = opened_on(PAGE, **link, ledger_part=99)
+    assert component(app, "ledger_bars")["chosen"] is None
+    assert any("ledger_part" in said for said in texts(app))
 
 
 def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on):

@@ -77,6 +77,7 @@ import { typeOver } from "./typed_over.js";
  *   its score
  * @property {string} [held] which layers and heads are here, if these are not all
  * @property {boolean} [random] nobody trained the weights
+ * @property {import("../pictures/ledger.js").LedgerFacts} [ledger] who wrote an answer, below the view of a saved page
  * @property {string} [drawing] what a page shows that was saved so
  * @property {boolean} [rescaled]
  * @property {boolean} [words]
