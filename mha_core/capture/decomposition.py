@@ -37,6 +37,7 @@ RESHAPED = {"view", "_unsafe_view", "reshape", "_reshape_alias"}
 UNCHANGED = {"clone", "alias", "detach", "_to_copy", "lift_fresh"}  # in double precision
 EMPTY = {"new_empty", "empty_like", "new_zeros", "zeros_like"}  # filled afterwards
 LIMITS = {"clamp", "clamp_min", "clamp_max", "nan_to_num"}  # identities where no number is outside the limits
+COMPARISONS = {"gt", "ge", "lt", "le"}  # of numbers
 PARTS = {"slice", "select"}  # views that can be written into
 ACTIVATIONS = {"gelu", "relu", "silu", "tanh"}  # of one number each
 
@@ -113,6 +114,7 @@ class Decomposition(TorchDispatchMode):
         self.names, self._words = names, [ids.flatten().tolist() for ids in words]
         self._nodes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._written: dict[int, torch.UntypedStorage] = {}  # memory that was changed in place
+        self._compared: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # conditions on what was written
         self._views: WeakTensorKeyDictionary = (
             WeakTensorKeyDictionary()
         )  # for each view its tensor, and how it is taken
@@ -150,6 +152,8 @@ class Decomposition(TorchDispatchMode):
         result = func(*args, **kwargs)
         outputs = list(result) if isinstance(result, tuple | list) else [result]
         nodes = [None] * len(outputs) if made is None else made(result)
+        if name in COMPARISONS:
+            self._compared[result] = True
         for output, node in zip(outputs, nodes, strict=True):
             if isinstance(output, Tensor) and (output.is_floating_point() or output.is_complex()):
                 self._nodes[output] = node or self._leaf(
@@ -254,7 +258,7 @@ class Decomposition(TorchDispatchMode):
             return lambda result: [
                 LinearOperation(lambda x: x, (node,)) if torch.equal(given, result) else None
             ]
-        if name == "where" and len(args) == 3:
+        if name == "where" and len(args) == 3 and args[0] not in self._compared:  # else an activation
             return self._chosen(*args)
         if name in ("index_put", "index_add"):
             return self._put(func, args, kwargs, at=2 if name == "index_put" else 3)

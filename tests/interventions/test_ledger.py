@@ -10,8 +10,9 @@ from mha_core.interventions.ledger import written
 from tests.parity import tiny
 
 # Learned positions; grouped heads; ALiBi; parallel blocks; latent keys; experts and sinks; norms behind;
-# gated layers between others; scaled logits.
+# gated layers between others; scaled logits; an activation written as a choice between two sums.
 FAMILIES = ("gpt2", "llama", "bloom", "gpt_neox", "deepseek_v3", "gpt_oss", "olmo2", "qwen3_next", "cohere")
+FAMILIES += ("apertus",)
 
 
 def made(family: str):
