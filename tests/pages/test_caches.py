@@ -8,22 +8,18 @@ MOST = 1_000_000_000  # bytes of one cache
 PAGES = {"understand/embeddings.py": (), None: ("overview_open", "measurements", "likeness")}
 
 
-@pytest.fixture
-def visited(opened, opened_on):
-    """`visited(h)`: what pages with models of h heads show."""
-
-    def visit(h: int) -> list:
+@pytest.mark.slow
+def test_a_page_is_the_same_with_caches_of_one_result_and_each_cache_has_room_for_a_few(
+    opened, opened_on, monkeypatch
+):
+    def visited(h: int) -> list:
+        """What pages with models of h heads show."""
         apps = [
             opened_on(page, h=h, d_model=32) if page else opened(*folds, h=h, d_model=32)
             for page, folds in PAGES.items()
         ]
         return [[element.proto for element in app.main] for app in apps]
 
-    return visit
-
-
-@pytest.mark.slow
-def test_a_page_is_the_same_with_caches_of_one_result_and_each_cache_has_room_for_a_few(visited, monkeypatch):
     for cache in compute.caches.values():
         cache.clear()
     first, other = visited(2), visited(4)

@@ -11,19 +11,12 @@ from pages._kit import charts
 
 pytestmark = pytest.mark.slow
 
-STEPS = "understand/steps.py"
 NASTY = "<img src=x onerror=alert(1)> </script> &amp; =1+1"
 
 
-@pytest.fixture
-def on_steps(opened_on):
-    """`on_steps(head=2)`: the page Steps on random weights, whose matrices are figures."""
-    start = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
-    return lambda **link: opened_on(STEPS, **start | link)
-
-
-def test_a_matrix_carries_its_sentence_weights_layer_and_head(on_steps, heatmaps):
-    app = on_steps(text=NASTY, layers=2, layer=2, head=3, h=4, seed=7)
+def test_a_matrix_carries_its_sentence_weights_layer_and_head(opened_on, heatmaps):
+    link = {"source": "random", "twin": "", "layers": 2, "layer": 2, "head": 3, "token": 8, "h": 4, "seed": 7}
+    app = opened_on("understand/steps.py", text=NASTY, **link)
     for matrix in heatmaps(app, "steps").values():
         sentence, source = matrix["saved"]["caption"]
         assert sentence == f"“{NASTY}”"

@@ -97,37 +97,27 @@ def test_each_answer_has_a_sign_and_who_needs_help_comes_first(rooms, room, desk
 
 
 @pytest.mark.parametrize("kind", SCREENS)
-def test_nothing_of_the_truth_is_in_the_spread_before_the_reveal(rooms, room, desk_of, component, act, kind):
-    given = SCREENS[kind][2] or {"choose": "1", "why": "Because."}[kind]
-    answered(rooms, room, **{kind: given})
-    app = act(desk_of(room), do="screen", number=NUMBERS[kind])
+def test_the_truth_is_in_nothing_before_the_reveal_and_the_class_sees_question_spread_and_runs_in_turn(
+    rooms, room, desk_of, component, act, kind
+):
+    number = NUMBERS[kind]
+    right, wrong = (SCREENS[kind][nth] or {"choose": "1", "why": "Damn."}[kind] for nth in (1, 2))
+    for nth, answer in enumerate((right, wrong, wrong)):
+        answered(rooms, room, f"Ada {nth}", **{kind: answer})
+    app = act(desk_of(room), do="screen", number=number)
     told = component(app, "desk")
     [scene] = told["spreads"]
     assert set(scene["question"]) <= FIELDS | MORE_FIELDS.get(kind, set())
     [vote] = scene["votes"]
     assert set(vote) <= VOTE
-    assert vote["count"] == 1
+    assert vote["count"] == 3
     assert all(set(one) == OF_ANSWER for one in vote.get("answers", ()))
     if kind in ("draw", "estimate"):
-        item = LESSON.screens[NUMBERS[kind] - 1].item("en")
+        item = LESSON.screens[number - 1].item("en")
         true = [*map(str, item.row.round(4)), written_row(item.row), item.key.answers[0]]
         message = json.dumps(told)
         assert [one for one in true if float(one.partition(":")[0]) > 0.05 and one in message] == []
-
-    app = act(app, do="reveal")
-    assert rooms.room(room.code).revealed == {NUMBERS[kind]}
-    assert "truth" in component(app, "desk")["spreads"][0]["votes"][0]
-
-
-@pytest.mark.parametrize("kind", SCREENS)
-def test_the_class_is_shown_the_question_then_the_spread_then_its_answers_run(
-    rooms, room, desk_of, component, act, kind
-):
-    right, wrong = (SCREENS[kind][nth] or {"choose": "1", "why": "Damn."}[kind] for nth in (1, 2))
-    for nth, answer in enumerate((right, wrong, wrong)):
-        answered(rooms, room, f"Ada {nth}", **{kind: answer})
-    app = act(desk_of(room), do="projector", shown=True)
-    app = act(app, do="screen", number=NUMBERS[kind])
+    app = act(app, do="projector", shown=True)
 
     def wall() -> dict:
         told = component(app, "desk")
@@ -145,6 +135,7 @@ def test_the_class_is_shown_the_question_then_the_spread_then_its_answers_run(
     assert [vote["count"] for vote in scene["votes"]] == ([] if typed else [3])
     assert "truth" not in json.dumps(scene)
     app = act(app, do="reveal")
+    assert rooms.room(room.code).revealed == {number}
     [scene] = wall()["spreads"]
     headings = [run["heading"] for run in scene["runs"]]
     own = [] if kind == "choose" else ["The model's own"]
@@ -156,8 +147,9 @@ def test_the_class_is_shown_the_question_then_the_spread_then_its_answers_run(
     assert "Damn." not in json.dumps(wall())
     if not typed and kind not in ("draw", "choose"):
         assert [run["right"] for run in scene["runs"]] == [False, True, None]
-    app = act(app, do="projector", shown=False)
-    assert component(app, "desk")["table"]["rows"]
+    told = component(act(app, do="projector", shown=False), "desk")
+    assert told["table"]["rows"]
+    assert "truth" in told["spreads"][0]["votes"][0]
 
 
 def test_names_and_results_are_hidden_until_a_screen_is_revealed(rooms, room, desk_of, component, act):

@@ -155,18 +155,6 @@ def test_every_kind_of_question_has_a_screen_here():
     assert set(SCREENS) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", SCREENS)
-def test_a_screen_says_nothing_of_the_truth_before_the_lock(kind, lesson, component):
-    app = lesson(NUMBERS[kind])
-    data = component(app, "lesson")
-    assert set(data["question"]) == FIELDS | MORE_FIELDS.get(kind, set())
-    assert data["question"]["query"] == (None if kind == "cell" else 8)
-    assert "answer" not in data
-    assert "Noticed" not in json.dumps(data)
-    assert not drawn(app, "lesson_view")
-    assert not drawn(app, "lesson_reveal")
-
-
 # What is said of the wrong answer, or of the only one, and of the model's own.
 TOLD = {
     "point": ("You pointed at street. With all the weight there, asked", "Its own row gives animal 0."),
@@ -185,17 +173,25 @@ TOLD = {
 
 
 @pytest.mark.parametrize("kind", SCREENS)
-def test_a_locked_answer_is_run_and_stands_in_the_link(
+def test_nothing_of_the_truth_is_told_before_the_lock_and_then_the_answer_is_run_and_in_the_link(
     kind, lesson, component, act, english, draws, heatmaps
 ):
     right, wrong = SCREENS[kind][1:]
+    before = lesson(NUMBERS[kind])
+    data = component(before, "lesson")
+    assert set(data["question"]) == FIELDS | MORE_FIELDS.get(kind, set())
+    assert data["question"]["query"] == (None if kind == "cell" else 8)
+    assert "answer" not in data
+    assert "Noticed" not in json.dumps(data)
+    assert not drawn(before, "lesson_view")
+    assert not drawn(before, "lesson_reveal")
     item = Lesson.read(FILE).screens[NUMBERS[kind] - 1].item("en", tracer)
     if kind == "choose":
         right = item.key.answers[0]
         wrong = "2" if right == "1" else "1"
     marks = {right: "lessons.right", wrong: "lessons.other"}
-    for answer in filter(None, (right, wrong)):
-        app = act(lesson(NUMBERS[kind]), do="lock", answer=answer)
+    for app, answer in ((before, right), (lesson(NUMBERS[kind]), wrong or right)):
+        app = act(app, do="lock", answer=answer)
         assert answers.read(link(app)) == {NUMBERS[kind]: (answer, "en")}
         reveal = component(app, "lesson_reveal")
         assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))
@@ -214,10 +210,21 @@ def test_a_locked_answer_is_run_and_stands_in_the_link(
     assert (yours.startswith(TOLD[kind][0]), own.startswith(TOLD[kind][1])) == (True, True)
 
 
-def test_a_new_name_for_the_answer_is_told_to_be_none(lesson, component, act):
-    answer = "The dog didn't cross the street because it was too tired."
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The dog didn't cross the street because it was too tired.", "the new word in the same place"),
+        (
+            "The dog didn't cross the street because it was too wide.",
+            "You changed 2 words; the question allows one.",
+        ),
+    ],
+)
+def test_a_found_sentence_that_renames_the_answer_or_changes_two_words_is_told_so(
+    answer, said, lesson, component, act
+):
     app = act(lesson(NUMBERS["find"]), do="lock", answer=answer)
-    assert "the new word in the same place" in told(component, app)[0]
+    assert said in told(component, app)[0]
     assert not component(app, "lesson_reveal")["right"]
 
 
@@ -256,12 +263,6 @@ def test_the_editor_joins_and_copies_screens_and_writes_two_languages(opened_on)
     app.checkbox(key="draft_1_en_both").uncheck().run()
     made = app.session_state[library.DRAFT]
     assert (made.title, made.screens[0].scenes.keys()) == ({ANY: "Two lessons"}, {ANY})
-
-
-def test_a_found_sentence_with_two_other_words_is_told_so(lesson, component, act):
-    answer = "The dog didn't cross the street because it was too wide."
-    yours, _ = told(component, act(lesson(NUMBERS["find"]), do="lock", answer=answer))
-    assert yours.endswith("You changed 2 words; the question allows one.")
 
 
 def test_what_is_no_answer_is_said_and_is_not_locked(lesson, component, act):

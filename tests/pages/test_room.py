@@ -201,21 +201,6 @@ def test_what_is_no_answer_is_said_and_dropped(answer, screen, vote, reason, com
     assert component(act(lock(act, app, answer, screen, vote), do="look"), "room")["not_taken"] is None
 
 
-def test_the_second_vote_begins_with_the_first_answer_and_keeps_both(component, act, desk, seated):
-    app = lock(act, seated(), "4")
-    desk.vote_again(1)
-    app = act(app, do="look")
-    data = component(app, "lesson")
-    assert "answer" not in data
-    assert (data["room"]["vote"], data["room"]["first"]) == (2, "4")
-    assert data["room"]["second"].startswith("Second vote")
-    app = lock(act, app, "3", vote=2)
-    assert written(desk) == [(1, 1, 1, "4"), (1, 1, 2, "3")]
-    assert component(app, "lesson")["answer"] == "3"
-    desk.reveal(1)
-    assert component(act(app, do="look"), "lesson_reveal")["right"]
-
-
 def test_a_first_answer_that_comes_late_is_shown_once_it_is_revealed(component, act, desk, seated):
     app = seated()
     desk.vote_again(1)

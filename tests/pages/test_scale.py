@@ -20,13 +20,14 @@ PAGES = {
 STRIPS = PAGES.keys() - {"see/compare.py", "understand/what_if.py"}
 
 
-@pytest.fixture
-def ends(opened_on, heatmaps):
-    """`ends(page)`: where the colours of each picture of weights end, with its largest weight."""
-
-    def read(page: str, **link: str) -> tuple[list[tuple[float, float]], float | None]:
-        more, keys = PAGES[page]
-        app = opened_on(page.strip("?"), "exactly", **(more | link))
+@pytest.mark.parametrize("page", PAGES)
+def test_equal_colours_are_equal_weights_on_every_page_unless_the_link_asks_for_more(
+    opened_on, heatmaps, page
+):
+    def ends(**scale: str) -> tuple[list[tuple[float, float]], float | None]:
+        """Where the colours of each picture of weights end, with its largest weight, and those above."""
+        link, keys = PAGES[page]
+        app = opened_on(page.strip("?"), "exactly", **link, **scale)
         drawn = []
         for key in keys:
             weights = [one for one in heatmaps(app, key).values() if not one["signed"]]
@@ -36,15 +37,10 @@ def ends(opened_on, heatmaps):
             return drawn, None
         return drawn, json.loads(app.get_by_key("chooser").proto.json)[0]["strips"][-1]["limit"]
 
-    return read
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_equal_colours_are_equal_weights_on_every_page_unless_the_link_asks_for_more(ends, page):
-    drawn, words = ends(page)
+    drawn, words = ends()
     assert {end for end, _ in drawn} == {1.0}
     assert words in (None, 1.0)
-    drawn, words = ends(page, scale="fitted")
+    drawn, words = ends(scale="fitted")
     assert all(largest <= end + 1e-6 for end, largest in drawn)
     if page != "understand/steps.py":
         assert any(end == pytest.approx(largest) for end, largest in drawn)

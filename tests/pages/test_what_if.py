@@ -9,7 +9,7 @@ from mha_core import edits
 from mha_core.analysis.frames import WINDOW
 from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.changes import KINDS, change_of, write
+from mha_core.scene.changes import change_of, write
 from mha_core.scene.scene import Scene
 from pages._kit.text import literal, number
 from pages.understand._what_if.changed_answers import became
@@ -78,24 +78,6 @@ def test_an_offered_change_blocks_the_deciding_edge_and_can_be_undone(on_page):
     assert "try_1" not in {button.key for button in app.button}
     app.button(key="reset_changes").click().run()  # all changes at once
     assert "edits" not in app.query_params
-
-
-@pytest.mark.parametrize(
-    ("source", "change"),
-    [
-        ("mini", "concatenated"),
-        ("random", "same"),
-        ("mini", "position,code=none"),
-        ("random", "position,code=alibi"),
-    ],
-)
-def test_w_o_and_the_position_encoding_of_our_own_modules_are_changed(on_page, pictured, source, change):
-    app = on_page(source=source, edits=change, layer=2)
-    assert app.button(key=f"lift_{change}").label
-    code = change.partition("=")[2]
-    edit = edits.Position(code=code) if code else KINDS[change].type()
-    layer = mha.trace(**Scene(source=source).settings(), edits=[edit]).layers[-1]
-    pictured(app, "what-if-result", after=layer.result())
 
 
 def test_every_mask_is_offered_and_with_sizes_where_it_has_one(on_page, english):
@@ -312,22 +294,31 @@ def test_without_w_o_the_result_is_the_concatenated_heads(on_page, pictured, eng
     assert english(f"what_if.{said}", gap=literal(number(gap))) in [one.value for one in app.markdown]
 
 
-@pytest.mark.parametrize(
-    ("change", "edit"),
-    {
-        CUT: edits.Hide(layer=1, rows=8, keys=2),
-        "even,layer=1": edits.Weights(layer=0),  # of a layer that is not looked at
-        "mask,mask=causal": edits.Mask(mask="causal"),
-        "divisor,by=1": edits.Scale(factor=1.0),
-        "temperature,by=3": edits.Temperature(temperature=3.0),
-    }.items(),
-)
-def test_every_change_updates_all_pictures(on_page, pictured, heatmaps, change, edit):
-    """Also the layer's output before, after, and the difference."""
-    app = on_page(edits=change)
-    before, after = (mha.trace(Scene.text, source="mini", edits=given).layers[1] for given in ([], [edit]))
-    for name, of_head in {"output": [0], "result": []}.items():
-        old, new = (getattr(layer, name)(*of_head) for layer in (before, after))
+BOTH, RESULT = ("output", "result"), ("result",)
+CHANGES = {
+    CUT: (BOTH, edits.Hide(layer=1, rows=8, keys=2)),
+    "even,layer=1": (BOTH, edits.Weights(layer=0)),  # of a layer that is not looked at
+    "mask,mask=causal": (BOTH, edits.Mask(mask="causal")),
+    "divisor,by=1": (BOTH, edits.Scale(factor=1.0)),
+    "temperature,by=3": (BOTH, edits.Temperature(temperature=3.0)),
+    "position,code=none": (RESULT, edits.Position(code="none")),
+    "position,code=alibi": (RESULT, edits.Position(code="alibi")),
+    "concatenated": (RESULT, edits.Concatenation()),
+    "same": (RESULT, edits.SameHeads()),  # head 1 stays as it is
+}
+OF_RANDOM_WEIGHTS = ("position,code=alibi", "same")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_updates_all_pictures(on_page, pictured, heatmaps, change):
+    """The output of the head and of the layer, before, after, and the difference."""
+    source = "random" if change in OF_RANDOM_WEIGHTS else "mini"
+    app, (pictures, edit) = on_page(source=source, edits=change, layer=2), CHANGES[change]
+    assert app.button(key=f"lift_{change}").label
+    settings = Scene(source=source).settings()
+    before, after = (mha.trace(**settings, edits=given).layers[-1] for given in ([], [edit]))
+    for name in pictures:
+        old, new = (getattr(layer, name)(*([0] if name == "output" else [])) for layer in (before, after))
         pictured(app, f"what-if-{name}", before=old, after=new, difference=new - old)
         drawn = heatmaps(app, f"what-if-{name}")
         assert drawn["before"]["end"] == drawn["after"]["end"]
