@@ -60,7 +60,9 @@ def files(folder) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_missing_model_is_made_with_its_entry(measured, tmp_path, capsys):
+def test_every_missing_model_is_made_with_its_entry_and_its_temperatures_can_be_fitted_again(
+    measured, tmp_path, capsys
+):
     out = tmp_path / "new" / "folder"
     command.main(["--out", str(out)])
     assert files(out) == sorted(
@@ -90,6 +92,13 @@ def test_every_missing_model_is_made_with_its_entry(measured, tmp_path, capsys):
     ] * 2
     assert ENGLISH in output.out
 
+    file = out / f"{ENGLISH}.safetensors"
+    made, weights = checkpoints.load_model(file), file.read_bytes()
+    made.model.temperatures = {"noun": 7.0}
+    checkpoints.save_model(file, made)
+    command.main([ENGLISH, "--calibrate", "--out", str(out)])  # without training
+    assert file.read_bytes() == weights
+
 
 def test_its_tasks_can_be_sent_to_other_processes(tmp_path, monkeypatch):
     """What `python -m` runs is called __main__, and nothing of that name can be unpickled elsewhere."""
@@ -105,17 +114,6 @@ def test_its_tasks_can_be_sent_to_other_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["workshop", "--workers", "2", "--out", str(tmp_path)])
     runpy.run_module("mha_core.training.workshop", run_name="__main__")
     assert len(sent) == 1 + len(TINY)
-
-
-@pytest.mark.slow
-def test_temperatures_of_trained_models_are_fitted_again_without_training(measured, tmp_path):
-    command.main(["--out", str(tmp_path)])
-    file = tmp_path / f"{ENGLISH}.safetensors"
-    made, weights = checkpoints.load_model(file), file.read_bytes()
-    made.model.temperatures = {"noun": 7.0}
-    checkpoints.save_model(file, made)
-    command.main([ENGLISH, "--calibrate", "--out", str(tmp_path)])
-    assert file.read_bytes() == weights
 
 
 def content(folder) -> dict[str, bytes]:
@@ -246,16 +244,15 @@ def stop_after(monkeypatch, times, where=checkpoints, what="save_run"):
     monkeypatch.setattr(where, what, call)
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_stopped_training_resumes_to_the_same_weights(tmp_path, monkeypatch, times):
+def test_a_training_that_is_stopped_at_its_end_resumes_to_the_same_weights(tmp_path, monkeypatch):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     command.main([ENGLISH, "--out", str(straight)])
     with monkeypatch.context() as patch:
-        stop_after(patch, times)
+        stop_after(patch, 3)
         with pytest.raises(PowerCut):
             command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == [f"{ENGLISH}.checkpoint"]
-    assert checkpoints.load_run(stopped / f"{ENGLISH}.checkpoint").step == min(3 * times, STEPS)
+    assert checkpoints.load_run(stopped / f"{ENGLISH}.checkpoint").step == STEPS
     command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == files(straight)
     resumed = checkpoints.load_model(stopped / f"{ENGLISH}.safetensors").model

@@ -1,6 +1,7 @@
 """Training data: questions about each word, right answers, and each sentence with its twin."""
 
 import hashlib
+from random import Random
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from mha_core.training.data import (
     hide,
     training_sentences,
 )
-from mha_core.training.language import MAX_WORDS, Sentence
+from mha_core.training.language import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import LANGUAGES, PAD, lexicon
 from mha_core.training.links import Link
 from mha_core.training.questions import QUESTIONS
@@ -70,15 +71,17 @@ def test_a_sentence_is_encoded_by_hand():
         assert (answers[1, 3:] == NOT_ASKED).all()
 
 
-@pytest.mark.slow
-def test_what_a_hidden_word_leaves_to_ask(corpus):
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_a_hidden_word_leaves_to_ask(language):
     """A hidden word has the questions for its neighbours, also if it stayed visible, and is no answer.
 
     If the cue is hidden, nobody can tell the noun of the pronoun and its predicate; the word that decides and
     everything else remains.
     """
-    encoded = encode([sentence for pair in corpus.unknown for sentence in pair], corpus.words)
-    _, was, links = hide(encoded, corpus.words, np.random.default_rng(7), 0.15)
+    words, rng = lexicon(language), Random(7)
+    grammar = Grammar(words)
+    encoded = encode([sentence for _ in range(1000) for sentence in grammar.sentences(rng)], words)
+    _, was, links = hide(encoded, words, np.random.default_rng(7), 0.15)
     chosen = was != NOT_ASKED
     row, position, question = np.nonzero(encoded.links != NOT_ASKED)
     key, name = encoded.keys[row, position, question], encoded.links[row, position, question]
