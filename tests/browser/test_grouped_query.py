@@ -22,16 +22,15 @@ def frames(page) -> list[tuple[str, str, list[str]]]:
     )
 
 
-def test_the_switches_of_heads_that_share_are_in_one_frame(visit, app, eye):
-    page = visit(link(app, n_kv_heads=2))
-    assert frames(page) == [
+def test_the_switches_of_heads_that_share_are_in_one_frame(view_of):
+    view = view_of(source="random", twin="", h=6, d_model=48, n_kv_heads=2, head="1")
+    assert frames(view.page) == [
         [f"K V {kv}", f"Heads {first}–{first + 2} share key/value head {kv}", chips]
         for kv, first, chips in (
             (1, 1, ["head 1", "head 2", "head 3"]),
             (2, 4, ["head 4", "head 5", "head 6"]),
         )
     ]
-    view = eye(page)
     before = view.on()
     view.chip("head 5").click()
     assert view.on() == sorted({4} ^ set(before))

@@ -556,17 +556,16 @@ def colours(canvas, row: int, column: int) -> set[tuple]:
     return {tuple(one) for one in pixels(canvas)[y + 3 : y + high - 2, x + 3 : x + wide - 2].reshape(-1, 4)}
 
 
-def test_masked_cells_are_hatched_in_pictures_captions_and_files(visit, app, eye, settled):
-    page = visit(f"{app}/?source=random&mask=causal&twin=")
-    view = eye(page)
+def test_masked_cells_are_hatched_in_pictures_captions_and_files(view_of):
+    view = view_of(source="random", mask="causal", twin="", head="1")
     small, large = picture(view, "weights"), view.view.locator(".large")
     small.click()
     large.locator("canvas.heatmap").wait_for()
     view.away()
     seen = set()
     for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        settled(page)
+        view.page.emulate_media(color_scheme=theme)
+        view.until(lambda: frozenset(colours(small.locator("canvas"), 2, 5)) not in seen)
         for canvas in (small.locator("canvas"), large.locator("canvas.heatmap")):
             assert len(colours(canvas, 2, 5)) > 1  # slanted lines over a grey
         masked = colours(small.locator("canvas"), 2, 5)
@@ -578,7 +577,7 @@ def test_masked_cells_are_hatched_in_pictures_captions_and_files(visit, app, eye
     expect(view.view.locator(".six figcaption", has_text=note)).to_have_count(1)  # weights alone have a mask
     for place in (large.locator(".scale"), view.view.locator(".all-heads .note")):
         expect(place).to_contain_text(note)
-    with page.expect_download() as offered:
+    with view.page.expect_download() as offered:
         large.get_by_role("button", name="SVG", exact=True).click()
     assert note in offered.value.path().read_text(encoding="utf-8")
 
@@ -601,13 +600,12 @@ def test_the_frame_of_a_thin_row_leaves_its_cells_visible(view_of):
     assert row() == drawn
 
 
-def test_all_heads_are_saved_with_their_words_and_weights(visit, app, eye):
-    page = visit(f"{app}?{urlencode(GROUPED)}")
-    view = eye(page)
+def test_all_heads_are_saved_with_their_words_and_weights(view_of):
+    view = view_of(**GROUPED)
     every = view.view.locator(".all-heads")
 
     def saved(kind: str) -> bytes:
-        with page.expect_download() as waiting:
+        with view.page.expect_download() as waiting:
             every.get_by_role("button", name=kind, exact=True).click()
         assert waiting.value.suggested_filename.endswith(f"-layer-2-heads.{kind.lower()}")
         return waiting.value.path().read_bytes()

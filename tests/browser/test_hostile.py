@@ -268,11 +268,3 @@ def test_another_site_cannot_connect_or_upload_and_no_path_leads_to_another_file
                 _, text = answered("GET", f"/{folder}{way}")
                 assert not [word for word in (b"root:", b"build-backend", b"st.App(") if word in text]
     connection.close()
-
-
-def test_strangers_see_all_pages_at_the_top(strangers, visit):
-    """A menu of Streamlit's would push the last pages into "2 more"."""
-    page = visit(f"{strangers}/steps", width=1366)
-    links = page.get_by_test_id("stTopNav").get_by_role("link")
-    expect(links).to_have_count(12)
-    expect(links.last).to_be_in_viewport()

@@ -158,31 +158,37 @@ def test_a_picture_has_the_fonts_of_the_page_inside(visit, app, eye, save):
     assert re.search(rf"src:url\(data:[\w/.-]+;base64,{woff2}", drawn)
 
 
-@pytest.mark.parametrize("drawing", ["text", "arcs", "matrix"])
-def test_every_drawing_can_be_saved(view_of, save, drawing):
+def test_every_drawing_can_be_saved_and_each_sentence_of_it_has_the_scale_of_its_matrices(view_of, save):
     view = view_of()
-    view.button(drawing).click()
-    if drawing == "matrix":
-        view.pooled()
-    path = save(view.page, view, "SVG")
-    assert path.stem.endswith(f"-layer-2-{drawing}")
-    written = path.read_text(encoding="utf-8")
-    svg, said = ET.fromstring(written), texts(ET.fromstring(written))
-    assert "· layer 2 · heads 3 and 4 ·" in " ".join(said)
-    assert ("Shades and numbers: mean of these heads." in " ".join(said)) == (drawing == "matrix")
-    if drawing == "matrix":
-        assert "Rows look at columns." in " ".join(said)
-        assert not list(svg.iter(f"{SVG}image"))
-        assert said.count("animal") == said.count("street") == 4  # names of rows and columns are text
-        filled = [box for box in svg.iter(f"{SVG}rect") if box.get("fill").startswith("rgb")]
-        assert len(filled) == 2 * 13**2 + 24  # cells, and the scale of the legend
-    else:
-        assert_room(view.page, written)  # columns of a matrix have slanted names
-        assert {"animal", "street", f"{weights()[[2, 3], IT].max(0)[7]:.2f}"} <= set(said)
-    if drawing == "arcs":
-        drawn = len(view.lines(0)) + len(view.lines(1))
-        assert len(list(svg.iter(f"{SVG}path"))) == drawn + 2  # in the legend
-    assert size(save(view.page, view, "PNG").read_bytes()) == SLIDE
+    for drawing in ("text", "arcs", "matrix"):
+        view.button(drawing).click()
+        if drawing == "matrix":
+            view.pooled()
+        path = save(view.page, view, "SVG")
+        assert path.stem.endswith(f"-layer-2-{drawing}")
+        written = path.read_text(encoding="utf-8")
+        svg, said = ET.fromstring(written), texts(ET.fromstring(written))
+        assert "· layer 2 · heads 3 and 4 ·" in " ".join(said)
+        assert ("Shades and numbers: mean of these heads." in " ".join(said)) == (drawing == "matrix")
+        if drawing == "matrix":
+            assert "Rows look at columns." in " ".join(said)
+            assert not list(svg.iter(f"{SVG}image"))
+            assert said.count("animal") == said.count("street") == 4  # names of rows and columns are text
+            filled = [box for box in svg.iter(f"{SVG}rect") if box.get("fill").startswith("rgb")]
+            assert len(filled) == 2 * 13**2 + 24  # cells, and the scale of the legend
+        else:
+            assert_room(view.page, written)  # columns of a matrix have slanted names
+            assert {"animal", "street", f"{weights()[[2, 3], IT].max(0)[7]:.2f}"} <= set(said)
+        if drawing == "arcs":
+            drawn = len(view.lines(0)) + len(view.lines(1))
+            assert len(list(svg.iter(f"{SVG}path"))) == drawn + 2  # in the legend
+        assert size(save(view.page, view, "PNG").read_bytes()) == SLIDE
+    view.menu("Options").get_by_label("Bring out small weights").check()
+    caption = " ".join(texts(ET.fromstring(save(view.page, view, "SVG").read_text(encoding="utf-8"))))
+    for text in (TIRED, WIDE):
+        strongest = weights(text)[[2, 3]].mean(0).max()
+        scale = f"Small weights are brought out: the strongest colour means {strongest:.4f}, not 1."
+        assert f"{text} {scale}" in caption
 
 
 def assert_room(page, svg: str) -> None:
@@ -212,18 +218,6 @@ def test_a_slide_is_white_and_a_figure_has_no_ground_also_in_the_dark(alone, wri
         inks = {text.get("fill") for text in ET.fromstring(svg).iter(f"{SVG}text")}
         # Of the light theme, in .streamlit/config.toml; numbers stand on their cells.
         assert "#20242e" in inks <= {"#20242e", "#000000", "#ffffff"}
-
-
-def test_each_sentence_of_a_figure_has_the_scale_of_its_matrices(view_of, save):
-    view = view_of()
-    view.button("matrix").click()
-    view.pooled()
-    view.menu("Options").get_by_label("Bring out small weights").check()
-    caption = " ".join(texts(ET.fromstring(save(view.page, view, "SVG").read_text(encoding="utf-8"))))
-    for text in (TIRED, WIDE):
-        strongest = weights(text)[[2, 3]].mean(0).max()
-        scale = f"Small weights are brought out: the strongest colour means {strongest:.4f}, not 1."
-        assert f"{text} {scale}" in caption
 
 
 # Pages
@@ -374,17 +368,12 @@ LOOKS = pieces("the butter|flies flew a|way .")  # 7
 LOOKED_AT = pieces("[CLS] Die Schm|etter|linge flog|en gest|ern weg .", (0,))  # 11
 
 
-@pytest.fixture
-def cross():
-    """A layer in which a text of 7 tokens looks at one of 11."""
+def test_two_texts_are_a_page_with_both_in_every_drawing(alone, eye, save, written):
     draw = torch.Generator().manual_seed(5)
     shapes = {"q": (len(LOOKS), 5), "k": (len(LOOKED_AT), 5), "v": (len(LOOKED_AT), 3)}
     tensors = {name: torch.randn((3, *shape), generator=draw) for name, shape in shapes.items()}
     layer = mha.LayerTrace(tensors, kind="cross", sides=mha.Sides(LOOKS, LOOKED_AT))
-    return mha.AttentionTrace(LOOKED_AT, (layer,), {"name": "by hand"})
-
-
-def test_two_texts_are_a_page_with_both_in_every_drawing(alone, eye, save, written, cross):
+    cross = mha.AttentionTrace(LOOKED_AT, (layer,), {"name": "by hand"})
     weights = cross.layers[0].weights(1)
     page = alone(written(cross, head=1, token=6))
     view = eye(page)
