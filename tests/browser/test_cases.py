@@ -94,15 +94,3 @@ def test_a_case_stays_open_until_its_page_is_left(visit, app, settled):
     settled(page)
     expect(said).to_have_count(0)
     assert "case=" not in page.url
-
-
-def test_a_link_in_a_table_opens_in_the_same_tab(visit, app, settled):
-    page = visit(f"{app}/cost")
-    tabs = len(page.context.pages)
-    page.get_by_role("table").get_by_role("link", name="GQA", exact=True).click()
-    page.wait_for_url(f"{app}/?architecture=grouped-query")
-    settled(page)
-    page.go_back()
-    settled(page)
-    assert page.url == f"{app}/cost"
-    assert len(page.context.pages) == tabs
