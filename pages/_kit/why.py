@@ -204,7 +204,7 @@ def _draw_ledger(scene: Scene, shown: AttentionTrace, trace: AttentionTrace, fou
     moves there, of another one it says which words that part writes.
     """
     asked = token_names.as_number(st.query_params.get(PART, ""))
-    picked = found.writers[asked - 1] if asked in range(1, len(found.writers) + 1) else None
+    picked = found.writers[asked - 1] if asked and asked <= len(found.writers) else None
     if PART in st.query_params and picked is None:
         state.say_instead(PART, None)
     layer, head, token = indices(shown, scene.focus)
@@ -231,11 +231,13 @@ def _draw_ledger(scene: Scene, shown: AttentionTrace, trace: AttentionTrace, fou
     meta = charts.described(BARS, t("ledger.title"), Origin(text=trace.title, source=trace.source))
     data = drawn | {"meta": meta | {"file": name}}
     _ledger_view(key=BARS, data=data, height=HEIGHT, on_picked_change=pick)
-    reader, place = language(), {"layer": layer, "head": head, "token": token}
+    reader = language()
 
     def page() -> str:
         set_language(reader)  # it is asked for outside of a run
-        view = views.view(shown, **place, ledger=found, language=reader, said=said)
+        view = views.view(
+            shown, layer=layer, head=head, token=token, ledger=found, language=reader, said=said
+        )
         view.header["ledger"] |= drawn
         return view.html()
 
