@@ -157,18 +157,21 @@ def test_every_kind_of_question_has_a_screen_here():
 
 # What is said of the wrong answer, or of the only one, and of the model's own.
 TOLD = {
-    "point": ("You pointed at street. With all the weight there, asked", "Its own row gives animal 0."),
+    "point": (
+        "You pointed at street. With all the weight there, asked",
+        "The model's own row gives animal 0.",
+    ),
     "cell": ("You pointed at the cell where animal looks at it.", "The row of it has its largest weight, 0."),
-    "draw": ("You gave street 60%, animal 40%. With your row, asked", "Its own row gives animal 0."),
+    "draw": ("You gave street 60%, animal 40%. With your row, asked", "The model's own row gives animal 0."),
     "order": ("Your order is head 4", "By weight, the order is head 1 ("),
     "choose": ("You chose picture ", "In your picture the weight of it on "),
-    "estimate": ("You said 0.1. With that weight on animal, asked", "Its own weight on animal is 0."),
+    "estimate": ("You said 0.1. With that weight on animal, asked", "The model's own weight on animal is 0."),
     "flip": ("You blocked it from seeing cross. Then asked", "Without the change, the model says animal ("),
     "find": (
         "Your sentence has no it, so there is nothing",
         "In the lesson's sentence the model says animal (",
     ),
-    "why": ("Your reason is in the link", "Its own row gives animal 0."),
+    "why": ("You wrote: “It is tired.”", "The model's own row gives animal 0."),
 }
 
 
@@ -311,11 +314,12 @@ def test_a_like_case_asks_of_another_sentence_and_does_not_count(lesson, compone
     assert told(component, app)[0].startswith("You pointed at street.")
     app = act(app, "lesson_reveal", do="again")
     assert "answers" not in app.query_params
-    app = lesson(NUMBERS["choose"], answers="5-1")
-    assert component(app, "lesson_reveal")["texts"]["like"] == ""
-    assert not component(lesson(NUMBERS["choose"], like=1), "lesson")["like"]
-    app = act(app, "lesson_reveal", do="like")
-    assert component(app, "lesson")["problem"] == english("lessons.no_like")
+    for kind in ("choose", "why"):
+        app = lesson(NUMBERS[kind], answers=f"{NUMBERS[kind]}-1")
+        assert component(app, "lesson_reveal")["texts"]["like"] == ""
+        assert not component(lesson(NUMBERS[kind], like=1), "lesson")["like"]
+        app = act(app, "lesson_reveal", do="like")
+        assert component(app, "lesson")["problem"] == english("lessons.no_like")
 
 
 @pytest.mark.parametrize(

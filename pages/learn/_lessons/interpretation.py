@@ -245,7 +245,7 @@ def _looks(item: Item, trace: AttentionTrace) -> str:
 
 
 def _why(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    return t("lessons.gave_why"), _own_row(item)
+    return t("lessons.gave_why", reason=isolated(answer)), _own_row(item)
 
 
 _TOLD = {

@@ -71,8 +71,9 @@ def is_right(item: Item, answer: str) -> bool | None:
 
 
 def may_have_like(item: Item) -> bool:
-    """Whether there may be a like case; questions on two pictures or on a size of the model have none."""
-    return item.question.kind != "choose" and getattr(item.question, "quantity", "") not in ("d_k", "cache")
+    """Whether there may be a like case: not of a reason, two pictures, or a size of the model."""
+    quantity = getattr(item.question, "quantity", "")
+    return item.question.kind not in ("choose", "why") and quantity not in ("d_k", "cache")
 
 
 def like(item: Item, number: int) -> Item | None:
