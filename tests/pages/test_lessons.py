@@ -339,13 +339,25 @@ def test_a_question_that_cannot_be_asked_is_named(link, reason, opened_on, compo
     assert component(app, "lesson")["question"]["kind"] == "point"
 
 
-def test_the_end_says_what_one_can_do_and_where_to_look_around(opened_on, component):
+@pytest.mark.parametrize(
+    ("code", "heading", "can"),
+    [
+        ("1-3", "“What is a head?”: 1 of 7 answered", "After this lesson"),
+        ("~".join(f"{at}-3" for at in range(1, 8)), "“What is a head?” is done", "What you can do now"),
+    ],
+)
+def test_the_end_claims_what_was_done(code, heading, can, opened_on, component):
+    data = component(opened_on(PAGE, lesson="heads", screen=8, answers=code), "lesson_end")
+    assert (data["heading"], data["can"]) == (heading, [can, shipped()["heads"].goal["en"]])
+
+
+def test_the_end_says_where_to_look_around(opened_on, component):
     count = len(shipped()["heads"].screens)
     app = opened_on(PAGE, lesson="heads", screen=count + 1, answers="1-3")
     data = component(app, "lesson_end")
-    assert data["can"][1] == shipped()["heads"].goal["en"]
     assert [one["answered"] for one in data["screens"]] == [True] + [False] * (count - 1)
     assert (data["screens"][0]["own"], data["screens"][0]["right"]) == ("You said: truck", True)
+    assert data["screens"][1]["own"] == "No answer yet."
     assert "answers=1-3" in app.code[0].value
     assert all(len(one["links"]) == 2 for one in data["screens"])
     assert data["then"]["name"] == [*shipped()][1]

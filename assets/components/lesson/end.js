@@ -17,7 +17,8 @@ import { receiptOf } from "./receipt.js";
  * @property {string[]} paper
  * @property {string} around
  * @property {{ ask: string, answered: boolean, links: TextLink[], own?: string, right?: boolean | null }[]} screens
- * with one's own answer in words
+ * with one's own answer in words, or that there is none
+ * @property {string} answer_it what the way to a screen without an answer is called
  * @property {(TextLink & { name: string }) | null} then the next lesson
  * @property {string} cards
  * @property {string} sheet what the way to the worksheet is called, "" for none
@@ -41,11 +42,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (texts.length) parts.push(make("h2", "", title), ...texts.map((text) => formatted("p", "notice", text)));
   if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
   const list = make("ol", "scenes");
-  for (const { ask, answered, links, own, right } of data.screens) {
+  for (const [at, { ask, answered, links, own, right }] of data.screens.entries()) {
     const item = make("li", answered ? "answered" : "");
     item.append(formatted("span", "", ask), " ");
     if (own) item.append(make("strong", "", `${own}${right === true ? " ✓" : right === false ? " ↻" : ""}`), " ");
-    item.append(...links.flatMap(({ text, href }, at) => [at ? " · " : "", makeLink(text, absolute(href))]));
+    /** @type {HTMLElement[]} */
+    const ways = links.map(({ text, href }) => makeLink(text, absolute(href)));
+    if (!answered) ways.unshift(makeButton(data.answer_it, "quiet", () => act({ do: "go", number: at + 1 })));
+    item.append(...ways.flatMap((way, nth) => [nth ? " · " : "", way]));
     list.append(item);
   }
   parts.push(make("h2", "", data.around), list);

@@ -26,16 +26,22 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
     following = names[names.index(lesson.name) + 1 :] if here.room is None else []
     fields = "".join(f"&{name}={value}" for name, value in in_link().items())
     then = library.lessons()[following[0]] if following else None
+    title, count, answered = texts.title(lesson), len(lesson.screens), len(here.answers)
+    heading, can = t("lessons.end", title=title), t("lessons.can")
+    if answered < count:
+        heading = t("lessons.end_part", title=title, answered=answered, count=count)
+        can = t("lessons.can_after")
     _end(
         key=KEY,
         data={
             "lesson": screen.progress_of(here),
             "number": here.number,
-            "heading": t("lessons.end", title=texts.title(lesson)),
-            "can": [t("lessons.can"), *filter(None, map(texts.goal, parts))],
+            "heading": heading,
+            "can": [can, *filter(None, map(texts.goal, parts))],
             "paper": [t("lessons.paper"), *filter(None, map(texts.paper, parts))],
             "around": t("lessons.around"),
-            "screens": [_screen(here, number) for number in range(1, len(lesson.screens) + 1)],
+            "screens": [_screen(here, number) for number in range(1, count + 1)],
+            "answer_it": t("lessons.answer_it"),
             "then": then
             and {
                 "text": t("lessons.then_lesson", title=texts.title(then)),
@@ -73,7 +79,7 @@ def _screen(here: Place, number: int) -> dict[str, object]:
 def _answered(there: Place) -> dict[str, object]:
     """One's own answer to a screen, in words, and whether it was right; with a class once that is shown."""
     if there.answer is None:
-        return {}
+        return {"own": t("lessons.no_answer")}
     try:
         item = items.item(there)
         right = items.is_right(item, there.answer) if there.is_shown else None
