@@ -113,8 +113,10 @@ class Lesson:
     paper: Words = field(default_factory=dict)
 
     @classmethod
-    def read(cls, text: str, name: str = "lesson") -> "Lesson":
-        """The lesson of a file's text. Raises `LessonError`, which names the line of each problem.
+    def read(cls, text: str, name: str = "lesson", *, is_draft: bool = False) -> "Lesson":
+        """The lesson of a file's text; a draft may have no screen yet.
+
+        Raises `LessonError`, which names the line of each problem.
 
         >>> from mha_core.lessons.lesson import Lesson, LessonError
         >>> try:
@@ -123,7 +125,7 @@ class Lesson:
         ...     print(error.problems[0].line, error.problems[0].message)
         1 A lesson has 1 to 24 screens, each below a line [[screens]].
         """
-        return _Reader(text, name).lesson()
+        return _Reader(text, name, is_draft).lesson()
 
     @classmethod
     def open(cls, path: str | PathLike) -> "Lesson":
@@ -219,8 +221,8 @@ def _value(value: object) -> str:
 class _Reader:
     """Reads one file; it goes on after a problem, so that all of them are named at once."""
 
-    def __init__(self, text: str, name: str):
-        self.text, self.name = text, name
+    def __init__(self, text: str, name: str, is_draft: bool):
+        self.text, self.name, self.is_draft = text, name, is_draft
         self.problems: list[Problem] = []
 
     def lesson(self) -> Lesson:
@@ -250,10 +252,11 @@ class _Reader:
                     value=shown(minutes),
                 ),
             )
-        screens = table.get("screens")
+        screens = table.get("screens", [])
         if (
             not isinstance(screens, list)
-            or not 1 <= len(screens) <= MAX_SCREENS
+            or not (screens or self.is_draft)
+            or len(screens) > MAX_SCREENS
             or not all(isinstance(one, dict) for one in screens)
         ):
             self._wrong(

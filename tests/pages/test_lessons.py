@@ -268,6 +268,15 @@ def test_the_editor_joins_and_copies_screens_and_writes_two_languages(opened_on)
     assert (made.title, made.screens[0].scenes.keys()) == ({ANY: "Two lessons"}, {ANY})
 
 
+def test_the_editor_keeps_a_title_without_a_question_through_a_reload(opened_on):
+    app = opened_on(PAGE, lesson="make")
+    app.text_input(key="draft_0_en_title").input("Mine").run()
+    kept = link(app, library.FILE)
+    app = opened_on(PAGE, lesson="make", lesson_file=kept)
+    assert app.text_input(key="draft_0_en_title").value == "Mine"
+    assert drawn(opened_on(PAGE, lesson=library.OWN, lesson_file=kept), "lesson_cards")  # no lesson yet
+
+
 def test_what_is_no_answer_is_said_and_is_not_locked(lesson, component, act):
     app = act(lesson(NUMBERS["draw"]), do="lock", answer="3:60")
     assert "sum to 100" in component(app, "lesson")["problem"]

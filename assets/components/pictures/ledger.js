@@ -40,7 +40,7 @@ function rankedParts({ parts }) {
 }
 
 /** @param {LedgerPart[]} parts */
-const sumOf = (parts) => parts.reduce((sum, { share }) => sum + share, 0);
+const totalShare = (parts) => parts.reduce((sum, { share }) => sum + share, 0);
 
 // A table of all parts, also of those that add nothing.
 /** @param {LedgerFacts} ledger @returns {import("../page/saving.js").TableCell[][]} */
@@ -65,7 +65,7 @@ export function ledgerDrawn(ledger, width, { ink, accent, font }, opened) {
   const { parts, texts, chosen } = ledger;
   const order = rankedParts(ledger);
   const others = order.slice(FIRST_PARTS).map((at) => parts[at]);
-  const rest = { name: fill(texts.rest, { count: others.length }), share: sumOf(others), norm: null };
+  const rest = { name: fill(texts.rest, { count: others.length }), share: totalShare(others), norm: null };
   const rows = order.map((at) => ({ at, ...parts[at] }));
   const first = rows.slice(0, FIRST_PARTS);
   const shown = others.length ? [...first, { at: -1, ...rest }, ...(opened ? rows.slice(FIRST_PARTS) : [])] : first;
@@ -144,7 +144,7 @@ export function showLedger(root, ledger, actOf, hint) {
   const { parts, texts, logit, chosen, words } = ledger;
   const stage = make("div", "bars");
   const notes = [
-    fill(texts.exact, { sum: written(sumOf(parts)), gap: written(Math.abs(sumOf(parts) - logit)) }),
+    fill(texts.exact, { sum: written(totalShare(parts)), gap: written(Math.abs(totalShare(parts) - logit)) }),
     hint,
     texts.about_norm,
     parts.some((part) => !part.share) && texts.not_asked,

@@ -39,13 +39,13 @@ def refusal() -> MhaError | OSError | None:
 def opened() -> Lesson | None:
     """The lesson of the visitor's file, else the one that the link holds; None where none is open."""
     text = st.session_state.get(KEY)
-    return _of_link() if text is None else _read(text)
+    return _of_link() if text is None else Lesson.read(text, OWN)
 
 
-def _of_link() -> Lesson | None:
+def _of_link(*, is_draft: bool = False) -> Lesson | None:
     code = st.query_params.get(FILE)
     try:
-        return _read(_decoded(code)) if code else None
+        return Lesson.read(_decoded(code), OWN, is_draft=is_draft) if code else None
     except (MhaError, ValueError, zlib.error):  # cut off on its way
         return None
 
@@ -66,13 +66,13 @@ def _decoded(code: str) -> str:
 def draft() -> Lesson | None:
     """The lesson that is being made; after a reload the one that the link holds."""
     kept = st.session_state.get(DRAFT)
-    return _of_link() if kept is None else kept
+    return _of_link(is_draft=True) if kept is None else kept
 
 
 def keep_draft(lesson: Lesson) -> None:
     """Keep what has been made so far, in the session and, where it is short, in the link."""
     st.session_state[DRAFT] = lesson
-    written = code(lesson) if lesson.screens else None
+    written = code(lesson)
     if written is None:
         st.query_params.pop(FILE, None)
     else:
@@ -94,10 +94,6 @@ def open_file(content: bytes) -> Lesson:
     lesson = Lesson.read(text, OWN)
     st.session_state[KEY] = text
     return lesson
-
-
-def _read(text: str) -> Lesson:
-    return Lesson.read(text, OWN)
 
 
 @cache
