@@ -334,7 +334,7 @@ def test_every_text_used_by_the_scripts_exists():
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
     asked |= {f"matrix_{name}" for name in VIEWED}
     asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}
-    assert asked - set(head_view.texts("en")) == set()
+    assert asked - {*head_view.texts("en"), *head_view.ledger_texts("en")} == set()
 
 
 def test_the_colours_of_the_page_are_those_of_the_app():
