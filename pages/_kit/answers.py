@@ -119,8 +119,8 @@ def _about(
     A note that was `told` with another answer about the word is not repeated.
     """
     heads, best = _heads_asked(trace, questions), normalized(answer[0][0])
-    is_asked = is_known(answer) and not EVERYWHERE.issuperset(questions)
-    new = _unknown_word(trace, query, questions, best) if is_asked else None
+    by_place = EVERYWHERE.issuperset(questions)  # a word that the model has never seen has a place, too
+    new = _unknown_word(trace, query, questions, best) if is_known(answer) and not by_place else None
     said = _said(
         _asked(trace, questions, query, written),
         answer,
@@ -128,13 +128,12 @@ def _about(
         MIN_BESIDES,
         sure=new is None and answer[0][1] >= SURE,
     )
-    if not is_asked:
+    if not is_known(answer):
         return said._replace(heads=heads)
     notes = [] if new is None else [t("answer.guess", word=written(new))]
     tokens = trace.answered
     keys = [compute.once(trace, _largest)[head][query] for head in heads]
-    if keys and "differs" not in told and best not in [normalized(tokens.pieces[key]) for key in keys]:
-        told.add("differs")
+    if keys and best not in [normalized(tokens.pieces[key]) for key in keys]:
         notes.append(t("answer.differs", head=heads[0] + 1, key=written(tokens.labels[keys[0]])))
     notes = [note for note in notes if note not in told]
     told.update(notes)

@@ -106,21 +106,18 @@ function answerAbout(read, token, questions, answer, noted, texts) {
   const asked = paragraph(each, texts);
   if (share < LEAST_GUESS) return unsure(asked, answer, texts, heads);
   const best = normalized(word);
-  const isAsked = !questions.every((question) => EVERYWHERE.has(question));
-  const fresh = isAsked ? unknownWord(read, token, questions, best) : null;
+  const byPlace = questions.every((question) => EVERYWHERE.has(question)); // which an unknown word has, too
+  const fresh = byPlace ? null : unknownWord(read, token, questions, best);
   const isSure = fresh === null && share >= SURE;
   const words = sharesOf(answer, texts, MIN_BESIDES);
   /** @type {AnswerText} */
   const said = [asked, isSure ? words : fill(texts["answer.perhaps"], { words }), "", isSure, heads];
-  if (!isAsked) return said;
   const notes = fresh === null ? [] : [fill(texts["answer.guess"], { word: isolated(fresh) })];
   const last = read.layers[read.layers.length - 1];
   const rows = heads.map((head) => last.row(head, token));
   const keys = rows.map((row) => row.indexOf(Math.max(...row)));
-  if (keys.length && !noted.has("differs") && !keys.some((key) => read.words[key] === best)) {
-    noted.add("differs");
+  if (keys.length && !keys.some((key) => read.words[key] === best))
     notes.push(fill(texts["answer.differs"], { head: heads[0] + 1, key: isolated(read.cut.labels[keys[0]]) }));
-  }
   const unsaid = notes.filter((note) => !noted.has(note));
   for (const note of unsaid) noted.add(note);
   said[2] = paragraph(unsaid, texts);
