@@ -115,10 +115,10 @@ def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> 
         *projected,
         TensorShape("S", *square),
         TensorShape("A", *square),
-        of_heads("Z", "d_v", spec.n_heads, spec.d_v),
+        of_heads("head_i", "d_v", spec.n_heads, spec.d_v),
         activation("concat", *joined),
         matrix("W^O", joined, model),
-        activation("output", *model),
+        activation("Z", *model),
     )
 
 

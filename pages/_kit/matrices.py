@@ -60,11 +60,11 @@ def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result:
 
 
 def symbol(written: str) -> str:
-    """A symbol in the reader's language; two contain words, "S₁ masked" and "output"."""
+    """A symbol in the reader's language: "S₁ masked" contains a word, "head_i" an index."""
     scores, is_masked, _ = written.partition(" masked")
     if is_masked:
         return t("matrix.masked_symbol", scores=scores)
-    return t("matrix.output_symbol") if written == "output" else written
+    return written.replace("head_i", "headᵢ")
 
 
 def _has_numbers_of_the_trace(picture: Picture) -> bool:

@@ -68,9 +68,9 @@ def test_parameters_and_shapes_are_those_of_a_pass(spec):
     attended = module(torch.randn(2, 5, spec.d_model))
     sizes = {tensor.symbol: tensor.sizes for tensor in shapes(spec, 5, batch=2)}
     assert (sizes["Q"], sizes["K"], sizes["V"]) == (attended.q.shape, attended.k.shape, attended.v.shape)
-    assert sizes["output"] == sizes["X"] == attended.output.shape
+    assert sizes["Z"] == sizes["X"] == attended.output.shape
     assert sizes["S"] == sizes["A"] == (2, spec.n_heads, 5, 5)
-    assert sizes["Z"] == (2, spec.n_heads, 5, spec.d_v)
+    assert sizes["head_i"] == (2, spec.n_heads, 5, spec.d_v)
     assert sizes["concat"] == (2, 5, spec.n_heads * spec.d_v)
     if isinstance(spec, AttentionSpec):
         for name in "qkvo":

@@ -43,7 +43,7 @@ def table_with(app, column: str):
     return found
 
 
-ENDS = "S A Z, concat W^O output"
+ENDS = "S A headᵢ, concat W^O Z"
 LATENT = f"X W^DQ c^Q, c^Q W^UQ Q, X W^DKV c^KV, X W^KR k^R, c^KV W^UK K, c^KV W^UV V, {ENDS}"
 
 

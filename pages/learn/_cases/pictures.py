@@ -181,7 +181,7 @@ def _base(case: Case) -> Iterable[str]:
 
 
 def _widths(case: Case) -> Iterable[str]:
-    return _tensors(*_cost_spec(case), "concat", "W^O", "output")
+    return _tensors(*_cost_spec(case), "concat", "W^O", "Z")
 
 
 def _looks(case: Case) -> Iterable[str]:

@@ -63,12 +63,12 @@ def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> I
         if not matrix.learned:
             continue
         made = tensors[at + 1]
-        if made.symbol == "output":
+        if made.symbol == "Z":
             width = spec.d_k + rotated
             yield [
                 part(named["S"], f"{_written('Q')} · {_written('K')}<sup>T</sup> {ARROW}"),
                 part(named["A"], f"÷ √{width}, softmax {ARROW}"),
-                part(named["Z"], f"· {_written('V')} {ARROW}"),
+                part(named["head_i"], f"· {_written('V')} {ARROW}"),
             ]
         multiplied = next(one for one in reversed(tensors[:at]) if one.axes[-1] == matrix.axes[0])
         beside = f", {_written('k^R')} {ARROW}" if made.symbol == "K" and "k^R" in named else ARROW
