@@ -379,9 +379,9 @@ def test_two_texts_are_a_page_with_both_in_every_drawing(alone, eye, save, writt
     view = eye(page)
     assert view.panel().locator(".token.query").all_inner_texts()[1] == "butter"
     assert view.panel().locator(".token.key").count() == 11
-    assert view.said().startswith(f"“.” looks at {LOOKED_AT.labels[weights[6].argmax()]} ")
+    assert view.said().startswith(f"“.” looks at “{LOOKED_AT.labels[weights[6].argmax()]}” ")
     view.token(10, side="key").hover()
-    assert view.said().startswith(f"“.” is looked at by {LOOKS.labels[weights[:, 10].argmax()]} ")
+    assert view.said().startswith(f"“.” is looked at by “{LOOKS.labels[weights[:, 10].argmax()]}” ")
 
     # The keyboard walks each list to its own end.
     for keys, side, last in (

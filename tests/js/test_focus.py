@@ -116,12 +116,12 @@ def spoken(on_layer, heads, focus, hidden=()):
 
 def named(row, hidden=()) -> str:
     order = [i for i in np.argsort(-row) if row[i] >= 0.005 and i not in hidden][:5]
-    return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
+    return ", ".join(f"“{LABELS[i]}” {row[i]:.2f}" for i in order)
 
 
 def test_for_a_few_heads_the_sentence_names_the_largest_weight_of_each(on_layer, weights):
     best = [
-        f"{LABELS[row.argmax()]} {row.max():.2f} (head {head})"
+        f"“{LABELS[row.argmax()]}” {row.max():.2f} (head {head})"
         for head, row in zip((1, 3), weights[[0, 2], 3], strict=True)
     ]
     assert spoken(on_layer, [0, 2], pinned("query", 3)) == f"“was” looks at {', '.join(best)}."
@@ -146,7 +146,10 @@ def test_the_sentence_says_that_nothing_is_on_or_chosen(on_layer):
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [([1 / 20_000] * 7 + [1.2 / 20_000], "t7 6.0e-5, t0 "), ([0, 0], "nothing: its row is empty (head 1).")],
+    [
+        ([1 / 20_000] * 7 + [1.2 / 20_000], "“t7” 6.0e-5, “t0” "),
+        ([0, 0], "nothing: its row is empty (head 1)."),
+    ],
     ids=["small", "empty"],
 )
 def test_a_row_is_called_empty_only_where_it_is(javascript, row, said):

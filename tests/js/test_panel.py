@@ -76,7 +76,7 @@ def test_the_sentence_names_the_tokens_of_both_texts(on_panel, weights, side):
     said = on_panel(code, side=side, texts=TEXTS)
     values, names = (weights[2, 4], KEYS) if side == "query" else (weights[2, :, 4], QUERIES)
     order = [at for at in np.argsort(-values) if values[at] >= 0.005][:5]
-    listed = ", ".join(f"{names[at]} {values[at]:.2f}" for at in order)
+    listed = ", ".join(f"“{names[at]}” {values[at]:.2f}" for at in order)
     verb = "looks at" if side == "query" else "is looked at by"
     assert said == f"“{(QUERIES if side == 'query' else KEYS)[4]}” {verb} {listed} (head 3)."
 
