@@ -36,6 +36,11 @@ class Map(NamedTuple):
     points: pd.DataFrame  # (word, axis)
     shares: np.ndarray  # (axis,)
 
+    @property
+    def percents(self) -> np.ndarray:
+        """The shares in per cent with one digit, so rounded that they sum to their rounded total. (axis,)"""
+        return np.diff((100 * self.shares).cumsum().round(1), prepend=0)
+
 
 class Chance(NamedTuple):
     """Cosines expected of random directions: of the nearest of many, and the limit for 95 % of pairs."""

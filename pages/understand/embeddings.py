@@ -39,9 +39,9 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
         st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
         words.neighbours(known, chosen)
     with left:
-        shares = words.project_words(known, kinds, axes=axes).shares
-        share = f"{100 * shares.sum():.0f}"
-        st.markdown(t("words.shares", share=share, axes=len(shares), d_model=width))
+        percents = words.project_words(known, kinds, axes=axes).percents
+        share = f"{percents.sum():.1f}"
+        st.markdown(t("words.shares", share=share, axes=len(percents), d_model=width))
         words.map_of(known, kinds, axes=axes, chosen=chosen)
 
 

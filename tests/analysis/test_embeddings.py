@@ -10,6 +10,7 @@ import mha_core as mha
 from mha_core.analysis.embeddings import (
     NEIGHBOURS,
     RELATIONS,
+    Map,
     agreement,
     chance,
     kept,
@@ -75,6 +76,13 @@ def test_the_axes_are_fitted_to_the_named_words_and_others_projected():
     found = project(vectors, axes=1, along=["a", "b", "c"])
     np.testing.assert_allclose(found.points[1], [-2, 0, 2, 1], atol=1e-12)
     np.testing.assert_allclose(found.shares, [1])
+
+
+def test_percentages_are_right_to_a_digit_and_sum_to_the_percentage_of_all():
+    shares = np.array([0.6016, 0.2527, 0.1457])  # each rounded by itself: 60.2 + 25.3 + 14.6 = 100.1
+    percents = Map(pd.DataFrame(), shares).percents
+    assert f"{percents.sum():.1f}" == "100.0"
+    np.testing.assert_allclose(percents, 100 * shares, atol=0.1)
 
 
 @pytest.mark.parametrize("n_words", [1, 2])

@@ -52,10 +52,10 @@ def two_heads() -> None:
                 figure,
                 key=f"head_map_{number + 1}",
                 alt=t("words.two_heads_alt", count=layer.n_key, head=number + 1),
-                title=t("words.two_heads_title", head=number + 1, share=f"{100 * shown:.0f}"),
+                title=t("words.two_heads_title", head=number + 1, share=f"{shown:.1f}"),
                 origin=origin(trace, layer=at, head=number),
             )
-            st.caption(t("words.two_heads_title", head=number + 1, share=f"{100 * shown:.0f}"))
+            st.caption(t("words.two_heads_title", head=number + 1, share=f"{shown:.1f}"))
     if layer.d_k > 3:
         st.button(t("words.two_numbers"), key="two_numbers", on_click=state.go, kwargs=NARROW)
 
@@ -68,16 +68,19 @@ def _kept(layer: LayerTrace, *, head: int) -> float:
 
 
 def _map(trace: AttentionTrace, *, layer: int, head: int) -> tuple[Packed, float]:
-    """The keys on their main axes, all of them where there are three or fewer, and the share on the map."""
+    """The keys on their main axes, all of them where there are three or fewer, and their per cent of all."""
     of = trace.layers[layer]
     axes = 3 if of.d_k == 3 else 2
     keys: Map = project(table(of.sides.keys.labels, of.k[head]), axes=axes)
     figure = scatter(
         keys.points,
-        axes=[t("words.axis", axis=axis, share=f"{100 * s:.0f}") for axis, s in enumerate(keys.shares, 1)],
+        axes=[
+            t("words.axis", axis=axis, share=f"{percent:.1f}")
+            for axis, percent in enumerate(keys.percents, 1)
+        ],
         groups=pd.Series(t("words.two_heads_keys", head=head + 1), index=keys.points.index),
         labelled=set(keys.points.index),
         widths=WIDTHS,
         height=HEIGHT,
     )
-    return Packed(figure), float(keys.shares.sum())
+    return Packed(figure), float(keys.percents.sum())

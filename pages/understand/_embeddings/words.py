@@ -321,6 +321,8 @@ def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     agreeing = "random" if words.random else verdict(values, limit)
     if agreeing in ("some", "none"):  # a mean is compared with other means
         limit /= len(values) ** 0.5
+    if agreeing == "none" and len(values) == 1:
+        agreeing = "none_one"
     ends = {"low": signed(min(values), "z.2f"), "high": signed(max(values), "z.2f")}
     return t(
         f"words.agree_{agreeing}",
@@ -342,6 +344,6 @@ def _clicked() -> None:
 
 def _axes(word_map: Map) -> list[str]:
     return [
-        t("words.axis", axis=axis, share=f"{100 * share:.0f}")
-        for axis, share in enumerate(word_map.shares, 1)
+        t("words.axis", axis=axis, share=f"{percent:.1f}")
+        for axis, percent in enumerate(word_map.percents, 1)
     ]
