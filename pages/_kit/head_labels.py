@@ -52,7 +52,7 @@ def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], 
     if (atlas := atlas_of(source)) is not None:
         return _in_atlas(atlas) | asked
     measured = _measured(source)
-    return (measured_labels(measured.named) if measured else {}) | asked
+    return (_measured_labels(measured.named) if measured else {}) | asked
 
 
 def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
@@ -63,13 +63,16 @@ def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
     }
 
 
-def measured_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
-    """The labels of heads by their role and score, as in `roles.labels`."""
+def position_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
+    """The labels of heads by the position that they mostly look at in a text, without its mean weight."""
+    return {head: RoleLabel(role, mean, *[role_name(role)] * 2) for head, (role, mean) in named.items()}
+
+
+def _measured_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
+    """The labels of heads by their role and their score on test sentences, as in `roles.labels`."""
     return {
-        head: RoleLabel(
-            role, score, role_name(role), t("roles.label", role=role_name(role), score=f"{score:.2f}")
-        )
-        for head, (role, score) in named.items()
+        head: label._replace(text=t("roles.label", role=label.name, score=f"{label.score:.2f}"))
+        for head, label in position_labels(named).items()
     }
 
 

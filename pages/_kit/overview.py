@@ -109,7 +109,7 @@ def show(
     roles = head_labels.labels(trace)
 
     def draw(pictures: Overview, waiting: Collection[tuple[int, int]] = ()) -> None:
-        labels = dict(roles or head_labels.measured_labels(pictures.positions()))
+        labels = dict(roles or head_labels.position_labels(pictures.positions()))
         for place in waiting:
             label = labels.get(place, NO_LABEL)
             said = " · ".join(filter(None, (label.text, t("overview.waiting"))))

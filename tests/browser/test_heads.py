@@ -573,6 +573,8 @@ def test_masked_cells_are_hatched_in_pictures_captions_and_files(view_of):
         assert shown not in masked
         seen.add(frozenset(masked))
     assert len(seen) == 2
+    scale = re.compile("^colours (0|−.*) to ")
+    expect(view.view.locator(".six figcaption small", has_text=scale)).to_have_count(6)
     note = "Hatched: hidden by the mask"
     expect(view.view.locator(".six figcaption", has_text=note)).to_have_count(1)  # weights alone have a mask
     for place in (large.locator(".scale"), view.view.locator(".all-heads .note")):

@@ -91,6 +91,7 @@ def test_a_hovered_head_is_highlighted_everywhere(visit, app, eye, settled):
     before, plain = len(sent), overview.evaluate("(canvas) => canvas.toDataURL()")
     lit = view.view.locator(".lit")
 
+    assert "0." not in view.pictures().nth(1).inner_text()  # no score: it is not of this sentence
     view.pictures().nth(1).hover()
     expect(lit).to_have_count(2)
     expect(lit.first).to_have_text(re.compile("^head 2"))  # its switch

@@ -100,7 +100,7 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
     header, measures = component_heads(app)
     named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert [bool(label) for label in header["labels"]] == [bool(role) for role in header["roles"]]
+    assert header["labels"] == [role and english(f"role.{role}") for role in header["roles"]]
     np.testing.assert_array_equal(measures["role"].isna(), [not role for role in header["roles"]])
     assert header["texts"]["none"] == english("overview.none")
 
@@ -112,7 +112,7 @@ def test_trained_heads_are_named_by_their_questions(opened, eye, english):
     assert header["labels"] == [scored for _, scored in roles["0"] + roles["1"]]  # as in the view of one head
     assert header["roles"][4] == "noun"
     role, score = english("head_view.question_noun"), f"{measures['role'][4]:.2f}"
-    assert header["labels"][4] == english("roles.label", role=role, score=score)
+    assert header["labels"][4] == f"{role}, test score {score}"
 
 
 def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):

@@ -78,7 +78,7 @@ export async function savePage(selection, pageOf) {
 }
 
 /** @param {import("./head_view.js").AnswerText} answer */
-const answerLine = ([asked, words, note]) => [asked, words, note].filter(Boolean).join(" ");
+export const answerLine = ([asked, words, note]) => [asked, [words, note].filter(Boolean).join(" · ")].join(" ");
 
 // The colours of the heads, or, where their mean is drawn, the scale of weights.
 /** @param {Selection} selection @param {SentenceDrawing[]} drawings @param {Theme} theme */

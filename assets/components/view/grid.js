@@ -80,10 +80,10 @@ export class HeadGrid {
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();
       const button = makeButton("", "", () => this.toHead(head));
-      button.title = this.#hint(head, numbers, largest[at]);
+      const [role, scored] = header.roles?.[layer.number]?.[head] ?? [];
+      button.title = [this.#hint(head, numbers, largest[at]), scored].filter(Boolean).join("\n");
       button.dataset.head = String(head);
       button.append(map.canvas, make("span", "", this.#name(head)));
-      const [, role] = header.roles?.[layer.number]?.[head] ?? [];
       if (role) button.append(make("small", "", role));
       return { map, button, numbers };
     });
