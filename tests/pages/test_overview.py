@@ -96,9 +96,10 @@ def test_the_component_gets_words_only_for_saved_files(layered, english):
 
 
 def test_heads_of_random_weights_are_named_after_where_they_look(layered, english):
-    app = layered("overview_open", layers=2, h=2, d_model=32, text="one two three four five six seven eight")
-    header, measures = component_heads(app)
-    named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
+    link = {"layers": 2, "h": 2, "d_model": 32, "mask": "causal", "text": "one two three"}
+    header, measures = component_heads(layered("overview_open", **link))
+    named = of(**link)[1].positions()
+    assert named
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
     assert header["labels"] == [role and english(f"role.{role}") for role in header["roles"]]
     np.testing.assert_array_equal(measures["role"].isna(), [not role for role in header["roles"]])
