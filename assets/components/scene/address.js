@@ -19,13 +19,13 @@ import { focusFrom, focusOfLink, queryOf } from "./focus_link.js";
 /** @typedef {{ focus: LinkFocus, received: Partial<LinkFocus> }} ServerFocus and what it had heard of */
 
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
-const MOMENT = 50; // milliseconds, in which Streamlit sends the text of a field that was left
+const SENDING = 50; // milliseconds, in which Streamlit sends the text of a field that was left
 
 let held = inOrder({});
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
 let weights = ""; // the edition of the trained weights
-let left = -MOMENT; // when a field was left last
+let left = -SENDING; // when a field was left last
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: Report) => void) | null} */
 let send = null;
@@ -153,10 +153,10 @@ function reportBefore(event) {
   const link = target.closest("a[href]");
   if (!link) report();
   else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
-    if (!report() && event.timeStamp - left > MOMENT) return;
-    left = -MOMENT;
+    if (!report() && event.timeStamp - left > SENDING) return;
+    left = -SENDING;
     event.preventDefault();
     event.stopImmediatePropagation();
-    setTimeout(() => link.click(), MOMENT);
+    setTimeout(() => link.click(), SENDING);
   }
 }
