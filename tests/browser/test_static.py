@@ -183,7 +183,7 @@ def test_what_if_shows_the_answer_before_and_after_and_takes_it_back(tab, writte
     numbers.last.press("Enter")
     page.locator(".changes li").nth(1).wait_for()
     said = page.locator(SAID).nth(1)
-    assert "street 1.00" in said.inner_text()
+    assert "“street” 1.00" in said.inner_text()
     page.go_back()
     page.go_back()
     page.locator(".view .head").nth(1).locator(".token", has_text="wide").wait_for()

@@ -32,13 +32,13 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
     for head, (label, scored) in enumerate(shown):
         if layer == 2:  # the last: what the head is asked, and how often its answer is right
             for question in asked[head].split():
-                right = f" {scores[question]['right']:.2f}" if question in scores else ""
+                right = f", test score {scores[question]['right']:.2f}" if question in scores else ""
                 assert english(f"head_view.question_{question}") in label.split(" · ")
                 assert english(f"head_view.question_{question}") + right in scored.split(" · ")
             continue
         role = named.get((layer - 1, head))
         name = "" if role is None else english(f"role.{role[0]}")
-        assert (label, scored) == (name, "" if role is None else f"{name} {role[1]:.2f}")
+        assert (label, scored) == (name, "" if role is None else f"{name}, test score {role[1]:.2f}")
     assert any(scored for _, scored in shown)
     own = table[(table["layer"] == layer - 1) & (table["head"] == 0)]
     drawn = table_with(app, "score")
