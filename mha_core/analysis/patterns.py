@@ -111,9 +111,7 @@ class Patterns:
             counted = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
             yield RowValues(name, at, weights[:, at, keys], counted)
 
-        total = np.vecdot(
-            weights, np.ones(n_key, weights.dtype)
-        )  # less than 1 with sinks; hidden cells are 0
+        total = np.vecdot(weights, np.ones(n_key, weights.dtype))  # less than 1 with sinks; hidden: 0
         counted = choice & (total > 0)
         logs = self._logs(weights)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -94,7 +94,7 @@ MISTAKES = tuple(
         },
         ("split", "x.view(batch, length, h, d_k).transpose(1, 2)"): {
             "view": Phrase("Heads are split by view without transpose, which mixes tokens and heads."),
-            "kept": Phrase("Heads stay behind the tokens: in each token its heads look at each other."),
+            "kept": Phrase("Heads are not transposed: within each token, its heads look at each other."),
             "interleaved": Phrase("Head i takes every h-th column, not d_k neighbouring ones."),
             "one": Phrase("The width is not split: one head does the work of all."),
         },

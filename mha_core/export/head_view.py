@@ -230,13 +230,11 @@ def view(
 def _check_ledger(trace: AttentionTrace, ledger: "Ledger") -> None:
     """Raise `MhaError` for anything but a ledger of a token of this trace."""
     if not hasattr(ledger, "drawing"):
-        raise MhaError(
-            "ledger is a ledger, as mha.ledger(trace) returns it; got {type}.", type=named_type(ledger)
-        )
+        raise MhaError("ledger= takes what mha.ledger(trace) returns; got {type}.", type=named_type(ledger))
     if ledger.label not in trace.answered.labels[ledger.token : ledger.token + 1]:
         raise MhaError(
-            "The ledger is of token {token}, {label!r}, which this trace does not have there; make one "
-            "of this trace.",
+            "The ledger explains token {token}, {label!r}, which this trace does not have there; call "
+            "mha.ledger on this trace.",
             token=ledger.token,
             label=ledger.label,
         )

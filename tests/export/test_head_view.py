@@ -118,8 +118,8 @@ def test_a_ledger_below_a_view_has_the_same_numbers_and_is_of_the_same_text(refu
     assert [part["head"] for part in drawn["parts"]] == [writer.head for writer in found.writers]
     assert (header["token"], drawn["label"], drawn["word"]) == (found.token, "it", found.word)
     other = mha.trace("How are you?", source="mini")
-    assert "of token 6, 'it', which this trace does not have there" in str(refused(other.view, ledger=found))
-    assert "ledger is a ledger, as mha.ledger" in str(refused(trace.view, ledger=3))
+    assert "explains token 6, 'it', which this trace" in str(refused(other.view, ledger=found))
+    assert "ledger= takes what mha.ledger" in str(refused(trace.view, ledger=3))
 
 
 def test_a_frame_is_as_high_as_its_text_needs_or_as_was_asked_for(traced):

@@ -212,9 +212,7 @@ class Outermost:
             try:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
                     self._given = copied((args, kwargs))
-            except (
-                Exception
-            ):  # raised by the object's own code; the notes say that the module was not checked
+            except Exception:  # raised by the object's own code; a note says that it was not checked
                 pass
 
     def _end(self, module: nn.Module, args: tuple, output: object) -> None:
