@@ -22,7 +22,7 @@ PICTURE = ".view .panel .status span"
 EMPTY = "<!doctype html><h1>Empty</h1>"
 VISITS, KEYS = 5, 30
 MAX_BYTES = 1.0  # million, compressed
-MAX_KEY = {32: 16, 64: 16, 128: 50, 256: None}  # milliseconds, by d_model
+MAX_KEY = {32: 16, 64: 16, 128: 50, 256: None, 512: None}  # milliseconds, by d_model
 PRESS = """async (count) => {
   const field = document.querySelector(".text textarea"), took = [];
   const text = "The animal didn't cross the street because it was too tired and a small dog saw it at home.";

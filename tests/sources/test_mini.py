@@ -193,7 +193,7 @@ def test_every_shipped_plan_is_found():
 NEAREST = [
     ({"h": 3}, {"h": 4, "d_model": 64}),
     ({"h": 3, "d_model": 66}, {"h": 4, "d_model": 64}),
-    ({"h": 10, "d_model": 500}, {"h": 8, "d_model": 256}),
+    ({"h": 10, "d_model": 500}, {"h": 8, "d_model": 512}),
     ({"h": 5, "d_model": 30}, {"h": 4, "d_model": 32}),
     ({"h": 64, "d_model": 64}, {"h": 16, "d_model": 64}),
     ({"h": 128, "d_model": 4096}, None),

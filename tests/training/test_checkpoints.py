@@ -371,7 +371,8 @@ def floors(plan: Plan) -> dict[str, float]:
     least |= {f"questions {question} right": 0.95 for question in asked}
     least |= {"links pronoun-to-noun right": 0.98 if en else 0.95, "divergence": 0.5}
     if en:
-        least |= {"right": 0.89 if plan.h == 8 else 0.8} | ({"unknown 2 *": 0.94} if plan.h == 8 else {})
+        least |= {"right": 0.89 if plan.h == 8 and plan.d_model < 512 else 0.8}
+        least |= {"unknown 2 *": 0.94} if plan.h == 8 else {}
     return least
 
 
