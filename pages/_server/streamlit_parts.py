@@ -27,16 +27,10 @@ FONTS = ("media/SourceSerifVariable-Roman.*.woff2", "media/MaterialSymbols-Round
 # Addresses that show what other visitors do; the guard closes them to strangers.
 CLOSED = ("/_stcore/metrics", "/_stcore/agent")
 # These contain a box for the link to each page: at the top, and on a phone in the sidebar.
-TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
-EXPAND = '[data-testid="stExpandSidebarButton"]'
-PHONE = "@media (max-width: 768px)"
+LINKS = ':is([data-testid="stTopNav"], [data-testid="stSidebarNavItems"])'
+EXPAND_ON_PHONE = '@media (max-width: 768px) {{ [data-testid="stExpandSidebarButton"]::after {} }}'
 # Where Streamlit shows words of its own, and which: on a Chinese page they would be English. The catalogues
 # have each under its name (`streamlit.upload`), the English one as Streamlit writes it (own_words.js).
-COLUMN_MENUS = (
-    '[data-testid="stDataFrameColumnMenu"], [data-testid="stDataFrameColumnVisibilityMenu"], '
-    '[data-testid="stDataFrameColumnFormattingMenu"], [data-testid="stDataFrameStatisticsMenu"], '
-    '[data-testid="stDataFrameStatisticsContent"]'
-)
 OWN_WORDS = {
     '[data-testid="stTooltipHoverTarget"] > button': "help help_alone",
     '[data-testid="stSkipToContent"]': "skip",
@@ -59,7 +53,7 @@ OWN_WORDS = {
         "fullscreen close_fullscreen search columns copy copied"
     ),
     ".gdg-search-bar": "type_to_search close_search previous_result next_result",
-    COLUMN_MENUS: (
+    '[data-testid^="stDataFrame"][data-testid$="Menu"], [data-testid="stDataFrameStatisticsContent"]': (
         "ascending descending statistics format autosize pin_column unpin_column hide_column copy_column "
         "column_menu select_all automatic localized plain compact dollar euro yen percent scientific "
         "accounting values empty distinct average median minimum maximum range sum deviation "
@@ -98,18 +92,13 @@ def sections(names: Mapping[int, str], *, menu: str) -> None:
 
     `menu` names the button that opens the navigation on a phone, which otherwise has no name.
     """
-    boxes = f":is({TOP_LINKS}, {SIDE_LINKS})"
-    name = "{} > :nth-child({})::before {{ content: {}; }}"
-    rules = [
-        name.format(boxes, first, json.dumps(section, ensure_ascii=False)) for first, section in names.items()
-    ]
-    rules.append(f"{PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu, ensure_ascii=False)}; }} }}")
+
+    def content(name: str) -> str:
+        return f"{{ content: {json.dumps(name, ensure_ascii=False)}; }}"
+
+    rules = [f"{LINKS} > :nth-child({at})::before {content(name)}" for at, name in names.items()]
+    rules.append(EXPAND_ON_PHONE.format(content(menu)))
     st.html(f"<style>{' '.join(rules)}</style>")  # no user text in it
-
-
-def show_step(name: str) -> None:
-    """Show the step of a page with that name; the steps are containers with their names as keys."""
-    st.html(f"<style>html .st-key-step-{name} {{ display: flex; }}</style>")
 
 
 # Files kept for a page. Each is read when it arrives; one uploader is for traces, one for models.

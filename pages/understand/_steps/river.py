@@ -12,7 +12,6 @@ from mha_core.focus import token_names
 from mha_core.traces.tokens import subscript
 from pages._kit import components, compute, heatmaps, matrices, state
 from pages._kit.text import t, template
-from pages._server import streamlit_parts
 from pages.understand._steps import own
 
 NAMES = ("tokens", *(builder.__name__ for builder in (*STEPS, adjust)), "add")
@@ -34,7 +33,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
     if linked not in (None, *NAMES):
         state.say_instead("operation", names[0])
     shown = linked if linked in names else names[0]
-    streamlit_parts.show_step(shown)
+    st.html(f"<style>html .st-key-step-{shown} {{ display: flex; }}</style>")  # the container with that key
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
         "nodes": [

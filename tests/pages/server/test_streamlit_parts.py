@@ -18,8 +18,8 @@ from pages._server import streamlit_parts
 
 ROOT = Path(__file__).parents[3]
 BUNDLE = Path(st.__file__).parent / "static" / "static" / "js"
-PRIVATE = re.compile(
-    r"data-testid|st-key-|[.\"']st[A-Z]\w+|emotion|_stcore|from streamlit import"
+PRIVATE = re.compile(  # `st-key-` is public: the class of whatever has a key
+    r"data-testid|[.\"']st[A-Z]\w+|emotion|_stcore|from streamlit import"
     r"|streamlit\.(runtime|proto|elements|web|config|logger|navigation)"
 )
 
