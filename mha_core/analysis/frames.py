@@ -185,6 +185,11 @@ def long_tables(trace: AttentionTrace, name: str, *, layer: int) -> Iterator[pd.
         yield long_table(trace, name, layer=layer, heads=[head], part=Crop(rows))
 
 
+def csv(table: pd.DataFrame) -> bytes:
+    """A CSV file for spreadsheets: UTF-8 with a byte order mark, no cell a formula."""
+    return without_formulas(table).to_csv(index=False).encode("utf-8-sig")
+
+
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """A copy for spreadsheets, with an apostrophe before each cell and header that is a formula there."""
     safe = table.copy()

@@ -1,4 +1,4 @@
-"""Draws matrices as heatmaps with our scripts. The reader can enlarge one."""
+"""Matrices as heatmaps, drawn with our scripts; the reader can enlarge one."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +11,11 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import Origin
+from mha_core.analysis.derivation import PRIMES
+from mha_core.analysis.explanation import EXPLAINED
+from mha_core.analysis.frames import Origin, Picture
 from mha_core.export import head_view as views
+from mha_core.traces.matrices import TOKEN_AXES
 from pages._kit import cell_path, charts, components, state
 from pages._kit.text import language, t, template
 
@@ -157,6 +160,52 @@ class Heatmap:
             return self.cell(row, column)
         assert self.matrix is not None  # else its numbers cannot be explained
         return MatrixCell(self.matrix, None if self.origin is None else self.origin.head, row, column)
+
+
+def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:
+    """Turn the picture of a matrix into a heatmap of that name.
+
+    Weights are coloured up to `limit`, other numbers up to their largest absolute value. Where rows are
+    queries, the row of the token `query` is framed. `result` marks the matrix as the result of a step with an
+    arrow. A click on a cell chooses its tokens.
+    """
+    frame, (first_row, first_column) = picture.frame, picture.start
+    rows_are_queries = frame.index.name == "query" and picture.framed is None
+    # A click on a row chooses the query, unless the rows are keys of another text. A column chooses the key
+    # only if keys are of another text; otherwise the key follows from the query.
+    two_texts = picture.sides is not None and not picture.sides.same
+    columns_chosen = two_texts and frame.columns.name in TOKEN_AXES
+    clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
+    return Heatmap(
+        name,
+        symbol(picture.symbol),
+        t(f"matrix.{picture.name}"),
+        frame,
+        picture.kind,
+        limit=limit if picture.kind == "weights" else None,
+        hidden=picture.hidden,
+        framed=picture.framed,
+        row=query - first_row if rows_are_queries else None,
+        origin=picture.origin,
+        start=(first_row, first_column if columns_chosen else None) if clickable else None,
+        result=result,
+        matrix=picture.name if _has_numbers_of_the_trace(picture) else None,
+        first=picture.start,
+    )
+
+
+def symbol(written: str) -> str:
+    """A symbol in the reader's language: "S₁ masked" contains a word, "head_i" an index."""
+    scores, is_masked, _ = written.partition(" masked")
+    if is_masked:
+        return t("matrix.masked_symbol", scores=scores)
+    return written.replace("head_i", "headᵢ")
+
+
+def _has_numbers_of_the_trace(picture: Picture) -> bool:
+    """Whether its cells are the trace's own: not of an earlier stage, and not of all heads at once."""
+    whole = picture.framed is None or picture.name == "concat"
+    return picture.name in EXPLAINED and whole and not set(picture.symbol) & set(PRIMES)
 
 
 class StepMatrices(NamedTuple):

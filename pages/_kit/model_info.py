@@ -1,16 +1,19 @@
-"""The model behind a trace: one sentence on the page, the details in an expander."""
+"""The model behind a trace: one sentence on the page, the details in an expander, and what was checked."""
 
+import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace, LayerTrace
+from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.analysis import patterns
+from mha_core.analysis.frames import window
 from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import charts, choice, model_source, state, views
+from pages._kit import charts, choice, compute, model_source, state, views
 from pages._kit.text import joined, literal, number, paragraph, said, t
 
+MAX_CHECKED_ROWS = 1024  # compared with torch
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 
 
@@ -193,6 +196,20 @@ def exact(trace: AttentionTrace) -> None:
         st.badge(t("real.close", difference=difference), color="blue", help=explanation)
         return
     st.badge(t("real.exact", difference=difference), icon=":material/check:", color="green", help=explanation)
+
+
+def check_badge(layer: LayerTrace, query: int) -> None:
+    """Show whether this layer equals what torch computes; in a long text, for the rows around the token."""
+    check = compute.once(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
+    hint = t("check.help")
+    if check.difference is None:
+        st.badge(t("check.impossible", reason=said(check.reason)), color="gray", help=hint)
+    elif check.passed:
+        difference = np.format_float_positional(check.difference, precision=1, fractional=False, trim="-")
+        st.badge(t("check.passed", difference=difference), icon=":material/check:", color="green", help=hint)
+    else:
+        difference = literal(number(check.difference))
+        st.badge(t("check.failed", difference=difference), icon=":material/error:", color="red", help=hint)
 
 
 def short(name: str) -> str:

@@ -11,7 +11,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Crop, around, picture
 from mha_core.scene.places import shape_of
 from mha_core.traces.matrices import MATRICES
-from pages._kit import answers, compute, head_view, heatmaps, matrices, opened_link, state
+from pages._kit import answers, compute, head_view, heatmaps, opened_link, state
 from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # names of the first and the second side's matrices
@@ -208,4 +208,4 @@ def _matrix(
     matrix = picture(side, name, layer=layer, head=head, part=part)
     matrix = replace(matrix, symbol=f"{heading} · {matrix.symbol}")
     limit = heatmaps.scale_end(scale, float(np.nanmax(matrix.frame.to_numpy())))
-    return matrices.to_heatmap(matrix, key, limit=limit, query=query)
+    return heatmaps.to_heatmap(matrix, key, limit=limit, query=query)

@@ -10,7 +10,6 @@ from pages._kit import (
     chooser,
     guests,
     head_labels,
-    matrices,
     model_info,
     model_source,
     overview,
@@ -20,7 +19,7 @@ from pages._kit import (
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import PAGES, paragraph, t
 from pages._kit.views import fold
-from pages.see._heads import measurements, sentences
+from pages.see._heads import measurements, number_table, sentences
 
 # Keys of what follows the focus where it is open.
 FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
@@ -76,8 +75,8 @@ if of_layer.knows("q") and (explained := fold(t("why.title"), key=why.FOLD)):
 if numbers := fold(t("heads.numbers"), key="numbers"):
     with numbers:
         measurements.name_head(layer, head)
-        matrices.check_badge(of_layer, query)
-        matrices.numbers(trace, layer=layer, head=head, query=query)
+        model_info.check_badge(of_layer, query)
+        number_table.show(trace, layer=layer, head=head, query=query)
 
 # Computed last, since it takes the longest: a long text has millions of weights in each head.
 overview.show(trace, scene, overview_fold, layer=layer, head=head, weights=weights)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import formulas, torch_module
+from pages._kit import formulas
 from pages._kit.text import t
 from pages.understand._cost import costs, sizes, tensors
 
@@ -12,7 +12,7 @@ layer = sizes.chosen()
 tensors.draw(layer)
 costs.numbers(layer)
 formulas.draw(sizes.of_formulas(layer), key="formulas", steps=formulas.STEPS)
-torch_module.fold(layer.spec)
+formulas.code(layer.spec)
 st.header(t("cost.by_heads"), anchor="by-heads")
 costs.by_heads(layer)
 st.header(t("cost.sharing"), anchor="sharing")

@@ -8,11 +8,12 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import patterns
+from mha_core.analysis.frames import csv
 from mha_core.export.payload import size
-from pages._kit import head_view, matrices, overview, why
+from pages._kit import head_view, model_info, overview, why
 from pages._kit.charts import file_name
-from pages._kit.matrices import HEAD_MATRICES, csv
 from pages._kit.text import literal
+from pages.see._heads.number_table import HEAD_MATRICES
 from tests.pages.conftest import random_trace
 
 PAGE = "pages/see/heads.py"
@@ -45,7 +46,7 @@ def test_for_two_sentences_the_layers_sent_fit_the_longer_one(opened, eye, monke
 )
 def test_the_numbers_are_compared_with_torch(opened, english, monkeypatch, check, colour, said, values):
     if check is not None:
-        monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: check)
+        monkeypatch.setattr(model_info, "against_torch", lambda layer, rows: check)
     [found] = [element.value for element in opened("numbers").markdown if "badge" in element.value]
     assert found.startswith(f":{colour}")
     assert english(f"check.{said}", **values).rstrip(")") in found
@@ -53,7 +54,7 @@ def test_the_numbers_are_compared_with_torch(opened, english, monkeypatch, check
 
 def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
     """No table, figure or measurement, which take most of a run."""
-    measured = ((matrices, "against_torch"), (patterns, "metrics"), (patterns, "similarity"))
+    measured = ((model_info, "against_torch"), (patterns, "metrics"), (patterns, "similarity"))
     for place, name in (*measured, (why, "attribution")):
         monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("computed for nobody"))
     monkeypatch.setattr(overview, "overview", lambda *_: pytest.fail("computed for nobody"))

@@ -8,7 +8,7 @@ import mha_core as mha
 from mha_core.analysis.frames import Crop
 from mha_core.sources import mini
 from mha_core.training.lexicon import lexicon
-from pages._kit import torch_module
+from pages._kit import formulas
 from pages.understand._steps import own
 
 TEXTS = {"en": "A zebu slept because it was tired.", "zh": "他在酒店订了一个房间。"}
@@ -70,10 +70,10 @@ def test_the_residual_after_a_block_is_what_the_next_layer_reads():
 @pytest.mark.parametrize("architecture", ["glass-box", "grouped-query", "multi-query", "latent"])
 def test_the_class_on_the_page_gives_its_numbers_with_the_file_beside_it(architecture, tmp_path, capsys):
     trace, _ = small(architecture, "zh")
-    spec, biases, latent = torch_module._found(trace, 1)
+    spec, biases, latent = formulas._found(trace, 1)
     file = tmp_path / "layer.safetensors"
-    file.write_bytes(torch_module._file(trace, 1, latent))
-    exec(torch_module.written(spec, biases) + torch_module.LOADED.format(file=file), {})
+    file.write_bytes(formulas._file(trace, 1, latent))
+    exec(formulas.written(spec, biases) + formulas.LOADED.format(file=file), {})
     assert float(capsys.readouterr().out) < 1e-5
 
 

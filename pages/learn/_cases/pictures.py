@@ -15,7 +15,7 @@ from mha_core.analysis.head_count import PUBLISHED
 from mha_core.attention.latent import LatentSpec
 from mha_core.scene.places import indices
 from mha_core.sources import mini
-from pages._kit import matrices
+from pages._kit import heatmaps
 from pages._kit.cases import Case
 
 WIDE, TALL = 280, 128  # of a picture, in units of its own
@@ -159,7 +159,7 @@ def _tensors(spec: AttentionSpec, tokens: int, *symbols: str) -> Iterable[str]:
             if heads > 1:
                 kind = f'style="fill: {_of_head(head)}"'
             yield _rect(x + head * wide * unit / heads, TALL - names - high, wide * unit / heads, high, kind)
-        name, _, power = matrices.symbol(one.symbol).partition("^")
+        name, _, power = heatmaps.symbol(one.symbol).partition("^")
         size = " × ".join(map(str, one.sizes[-2:] if heads == 1 else one.sizes[1:]))
         yield _text(x + wide * unit / 2, TALL - 12, name, 'style="font-weight: 700"', raised=power)
         yield _text(x + wide * unit / 2, TALL - 2, size, 'class="axis"')

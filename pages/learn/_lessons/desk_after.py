@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import MhaError
-from pages._kit.matrices import csv
+from mha_core.analysis.frames import csv
 from pages._kit.text import literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, opening, place

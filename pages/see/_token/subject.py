@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.analysis.frames import Origin, origin
-from pages._kit import charts, chooser, compute, matrices
+from mha_core.analysis.frames import Origin, csv, origin
+from pages._kit import charts, chooser, compute
 from pages._kit.text import isolated, literal, t
 
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> 
         st.dataframe(numbers, hide_index=True, column_config={name: _heading(name) for name in numbers})
         st.download_button(
             t("heads.download"),
-            lambda: matrices.csv(filed(subject, numbers)),
+            lambda: csv(filed(subject, numbers)),
             file_name=f"{charts.file_name(name, 'token', at + 1, subject.labels[at])}.csv",
             mime="text/csv",
             key=f"{name}_csv",

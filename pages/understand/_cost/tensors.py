@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core.analysis.cost import TensorShape, shapes
 from mha_core.attention.latent import LatentSpec
-from pages._kit import matrices
+from pages._kit import heatmaps
 from pages._kit.text import t
 from pages.understand._cost.sizes import LayerSizes
 
@@ -103,5 +103,5 @@ def _part(tensor: TensorShape, sign: str = "", *, longest: int) -> str:
 
 
 def _written(symbol: str) -> str:
-    name, _, power = matrices.symbol(symbol).partition("^")
+    name, _, power = heatmaps.symbol(symbol).partition("^")
     return f"<b>{name}<sup>{power}</sup></b>" if power else f"<b>{name}</b>"

@@ -25,7 +25,6 @@ from pages._kit import (
     components,
     compute,
     heatmaps,
-    matrices,
     model_info,
     model_source,
     refusals,
@@ -299,6 +298,6 @@ def _matrix(trace: AttentionTrace, *, layer: int, head: int, at: int) -> None:
     """The causal matrix of the full run, up to the newest token, whose row is framed."""
     part = slice(max(0, at + 1 - DRAWN), at + 1)
     drawn = picture(trace, "weights", layer=layer, head=head, part=Crop(part, part))
-    shown = matrices.to_heatmap(drawn, "weights", limit=1.0, query=at)
+    shown = heatmaps.to_heatmap(drawn, "weights", limit=1.0, query=at)
     heatmaps.draw([shown], key="decode-matrix", tall=TALL, traces={"weights": trace})
     st.caption(t("decode.matrix"))

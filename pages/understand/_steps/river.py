@@ -10,7 +10,7 @@ from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.frames import Crop, Picture
 from mha_core.focus import token_names
 from mha_core.traces.tokens import subscript
-from pages._kit import components, compute, heatmaps, matrices, state
+from pages._kit import components, compute, heatmaps, state
 from pages._kit.text import t, template
 from pages.understand._steps import own
 
@@ -107,5 +107,5 @@ def _pictures(
 
 def _matrix(picture: Picture, name: str, *, limit: float, query: int) -> heatmaps.Heatmap:
     """A matrix. A click on a cell of two tokens chooses both; their path says where its number comes from."""
-    drawn = matrices.to_heatmap(picture, name, limit=limit, query=query)
+    drawn = heatmaps.to_heatmap(picture, name, limit=limit, query=query)
     return replace(drawn, matrix=None, start=picture.start) if picture.name in ON_THE_PATH else drawn

@@ -16,11 +16,9 @@ from pages._kit import (
     formulas,
     head_labels,
     heatmaps,
-    matrices,
     model_info,
     refusals,
     state,
-    torch_module,
     views,
     why,
 )
@@ -56,7 +54,7 @@ def _steps() -> None:
 
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(t("steps.heading"), anchor=False)
-        matrices.check_badge(layer, query)
+        model_info.check_badge(layer, query)
     missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
     if known_steps:
         formulas.draw(
@@ -91,7 +89,7 @@ def _steps() -> None:
         with opened:
             why.show(scene, trace, **place, query=query)
     if layer.knows("q"):
-        torch_module.of_layer(trace, layer_index, known_steps)
+        formulas.code_of_layer(trace, layer_index, known_steps)
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):
         refusals.only_weights(layer)

@@ -14,7 +14,7 @@ from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import NOTHING
 from mha_core.training.lexicon import normalized
-from pages._kit import charts, choice, chooser, compute, heatmaps, matrices, model_info, state
+from pages._kit import charts, choice, chooser, compute, heatmaps, model_info, state
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, raised, short, t
 
@@ -208,6 +208,6 @@ def _matrices(
     )
     limit = heatmaps.scale_end(scale, float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])))
     return [
-        matrices.to_heatmap(matrix, name, limit=limit, query=query, result=name == "product")
+        heatmaps.to_heatmap(matrix, name, limit=limit, query=query, result=name == "product")
         for name, matrix in zip(("first", "second", "product"), pictures, strict=True)
     ]

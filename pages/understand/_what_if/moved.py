@@ -13,7 +13,7 @@ from mha_core.analysis.frames import WINDOW, around, picture, window
 from mha_core.attention.edits import Concatenation, Edit
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, model_source, pair
-from pages._kit.matrices import symbol, to_heatmap
+from pages._kit.heatmaps import symbol, to_heatmap
 from pages._kit.text import joined, literal, number, said, t
 from pages.understand._what_if.sides import Rearranged
 
