@@ -16,7 +16,7 @@ from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, Lexicon, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
-from pages._kit.text import isolated, joined, literal, paragraph, said, short, t
+from pages._kit.text import bold, isolated, joined, literal, paragraph, said, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named if the model does not know the answer
@@ -28,15 +28,15 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     """The row of a token in words, and the model's answers for it."""
     layer_trace = trace.layers[layer]
     row, keys = layer_trace.weights(head, rows=[query])[0], layer_trace.sides.keys.labels
-    name = _bold(layer_trace.sides.queries.labels[query])
+    name = bold(layer_trace.sides.queries.labels[query])
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
     order = np.argsort(-row, kind="stable")[:MAX_NAMED]
-    shares = _listed([(keys[i], row[i]) for i in order], _bold)
+    shares = _listed([(keys[i], row[i]) for i in order], bold)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
-        for said in _answers_at(trace, query, _bold) if trace.answers else ():
+        for said in _answers_at(trace, query, bold) if trace.answers else ():
             note = f" :small[{said.note}]" if said.note else ""
             st.markdown(f"{said.asked} {said.words}{note}")
 
@@ -243,10 +243,6 @@ def _is_next(trace: AttentionTrace) -> bool:
     return layer.kind == "cross" or not (guesses or layer.allowed(0, rows=[0])[0, 1:].any())
 
 
-def _bold(word: str) -> str:
-    return f"**{literal(isolated(word))}**"
-
-
 def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
     """Words with their weights, always the largest and the others from `MIN_SHARE` on."""
     return joined(
@@ -256,7 +252,7 @@ def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) 
 
 
 def with_shares(
-    answer: Sequence[tuple[str, float]], written: Callable[[str], str] = _bold, least: float = MIN_SHARE
+    answer: Sequence[tuple[str, float]], written: Callable[[str], str] = bold, least: float = MIN_SHARE
 ) -> str:
     """The words of an answer with the model's probabilities in per cent.
 

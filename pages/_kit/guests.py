@@ -14,7 +14,7 @@ from mha_core import resources
 from mha_core.scene.scene import Scene
 from pages._kit import cases, components, refusals, uploads
 from pages._kit.compute import Nearest
-from pages._kit.text import in_link, t
+from pages._kit.text import after_link, t
 
 INVITED = "headscope_invited"  # cookie: whether the browser has followed or closed the invitation
 FIRST_LESSON = "./lessons?lesson=heads&screen=1"
@@ -52,7 +52,7 @@ def is_newcomer() -> bool:
 
 def _invite() -> None:
     """Invite first-time visitors to the first minute of lesson 1."""
-    href = FIRST_LESSON + "".join(f"&{name}={value}" for name, value in in_link().items())
+    href = FIRST_LESSON + after_link()
     texts = {"text": t("lessons.invitation"), "close": t("lessons.no_invitation")}
     with st.container(key="invited", width="content"):
         _invitation(key="invitation", data={"cookie": INVITED, "href": href, **texts}, height=32)

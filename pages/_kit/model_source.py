@@ -18,7 +18,7 @@ from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_mod
 from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.sources.huggingface.loaded import LoadedModel, LoadedModels, Loading, ModelKey, TracesByKind
 from mha_core.traces.source import ModelSource
-from pages._kit.text import literal, t
+from pages._kit.text import in_bytes, literal, t
 from pages._server import limits, logs
 from pages._server.turns import HEAVY_BYTES, in_turn
 
@@ -266,20 +266,12 @@ def key_of(scene: Scene) -> ModelKey:
 
 def _stage(loading: Loading) -> str:
     if loading.stage == "download":
-        return t("real.stage_download", done=size(loading.done), total=size(loading.total))
+        return t("real.stage_download", done=in_bytes(loading.done), total=in_bytes(loading.total))
     return {
         "find": t("real.stage_find"),
         "load": t("real.stage_load"),
         "check": t("real.stage_check"),
     }.get(loading.stage, "")
-
-
-def size(count: int) -> str:
-    """A number of bytes in GB, MB or kB."""
-    for unit, smallest in (("GB", 1e9), ("MB", 1e6)):
-        if count >= smallest:
-            return f"{count / smallest:.1f} GB" if unit == "GB" else f"{count / smallest:.0f} MB"
-    return f"{count / 1e3:.0f} kB"
 
 
 def usual_dtype() -> str:

@@ -1,6 +1,6 @@
 """Errors, unknown words, and missing models or files on a page, with buttons for what works instead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import streamlit as st
 
@@ -17,7 +17,7 @@ from pages._kit import choice, compute, model_source
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
 from pages._kit.state import go, setting
-from pages._kit.text import PAGES, isolated, joined, literal, paragraph, said, t
+from pages._kit.text import PAGES, bold, in_bytes, isolated, joined, literal, paragraph, said, t
 
 WHOLE = "whole_"  # before a field's name: the long text of which a part is the sentence now
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
@@ -54,6 +54,16 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
         if setting("source") == "run":
             _train(t("run.train"))
+
+
+def misfit(error: MhaError, prefix: str, fixes: Iterable[Mapping[str, int]]) -> None:
+    """Say which sizes do not fit together, with buttons for others; `prefix` begins their controls' keys."""
+    st.error(literal(said(error)), title=t("error.title"), icon=":material/straighten:")
+    with st.container(horizontal=True):
+        for number, fix in enumerate(fixes):
+            [(name, value)] = fix.items()
+            label, values = t("error.use", what=literal(f"{name} {value}")), {f"{prefix}{name}": value}
+            st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
 
 
 def is_empty(scene: Scene) -> bool:
@@ -240,14 +250,14 @@ def _ask_to_download(scene: Scene) -> None:
         st.info(t("real.elsewhere", name=name), icon=":material/cloud_download:")
     else:
         st.info(
-            t("real.curated", name=name, size=model_source.size(entry.bytes)),
+            t("real.curated", name=name, size=in_bytes(entry.bytes)),
             icon=":material/cloud_download:",
         )
         st.markdown(literal(model_source.known_notice(entry)))
         if entry.gated:
             st.caption(t("real.gated", name=name))
     st.button(
-        t("real.fetch_sized", size=model_source.size(entry.bytes)) if entry else t("real.fetch"),
+        t("real.fetch_sized", size=in_bytes(entry.bytes)) if entry else t("real.fetch"),
         key="fetch_model",
         type="primary",
         on_click=model_source.agree_to_load,
@@ -270,7 +280,7 @@ def unknown_words(found: Nearest, asked: Scene, field: str, vectors: bool) -> No
     """
     tokens = found.trace.tokens
     if vectors:
-        words = dict.fromkeys(_bold(tokens.pieces[at]) for at in tokens.unknown)
+        words = dict.fromkeys(bold(tokens.pieces[at]) for at in tokens.unknown)
         st.caption(t("unknown.off_map", words=joined(words)))
     elif field == "text" or not ((first := compute.peek(asked)) and first.tokens.unknown):
         with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
@@ -278,10 +288,6 @@ def unknown_words(found: Nearest, asked: Scene, field: str, vectors: bool) -> No
             traditional = {*HAN.findall(unknown)} - lexicon("zh").characters
             st.caption(paragraph([t("unknown.line"), t("unknown.traditional") if traditional else ""]))
             _offer_real_model(found.trace)
-
-
-def _bold(word: str) -> str:
-    return f"**{literal(isolated(word))}**"
 
 
 def _offer_real_model(trace: AttentionTrace) -> None:

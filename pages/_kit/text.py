@@ -90,6 +90,11 @@ def in_link() -> dict[str, str]:
     return {} if language() == usual_language() else {LANG: language()}
 
 
+def after_link() -> str:
+    """The same at the end of a link that has a query already."""
+    return "".join(f"&{name}={value}" for name, value in in_link().items())
+
+
 def begin_in_language(name: str) -> None:
     """Make the control of that name start with the reader's language, which the link then contains."""
     if language() != DEFAULT and name not in st.session_state and name not in st.query_params:
@@ -188,6 +193,10 @@ def isolated(word: str) -> str:
     """A word; a right-to-left one in direction isolates, which keep the numbers beside it in order."""
     right_to_left = any(unicodedata.bidirectional(character) in RIGHT_TO_LEFT for character in word)
     return f"\u2068{word}\u2069" if right_to_left else word
+
+
+def bold(word: str) -> str:
+    return f"**{literal(isolated(word))}**"
 
 
 def raised(number: int) -> str:

@@ -247,7 +247,7 @@ def test_a_model_is_downloaded_only_on_request(opened_on, english, monkeypatch):
     assert button.label == literal("openai-community/gpt2")
     button.click().run()
     assert app.selectbox(key="shown_source").value == "model"
-    assert english("real.fetch_sized", size="548 MB") in [b.label for b in app.button]
+    assert english("real.fetch_sized", size="548\u00a0MB") in [b.label for b in app.button]
     asked = []
 
     def find(name, **_):

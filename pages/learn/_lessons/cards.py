@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core import MhaError, resources
 from mha_core.lessons.lesson import Lesson, LessonError
 from pages._kit import components
-from pages._kit.text import in_link, literal, said, t, templates
+from pages._kit.text import after_link, literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import library, opening, place, seat, texts
 
@@ -81,7 +81,7 @@ def page() -> None:
 
 def _card(lesson: Lesson) -> dict[str, object]:
     count = len(lesson.screens)
-    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
+    fields = after_link()
     return {
         "name": lesson.name,
         "version": library.version(lesson),

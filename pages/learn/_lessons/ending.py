@@ -8,7 +8,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from pages._kit import components
-from pages._kit.text import in_link, language, t
+from pages._kit.text import after_link, in_link, language, t
 from pages.learn._lessons import answers, items, library, place, reveal, screen, texts
 from pages.learn._lessons.place import Place
 
@@ -24,7 +24,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
     lesson, names = here.lesson, list(library.lessons())
     parts = here.room.lessons if here.room else (lesson,)
     following = names[names.index(lesson.name) + 1 :] if here.room is None else []
-    fields = "".join(f"&{name}={value}" for name, value in in_link().items())
+    fields = after_link()
     then = library.lessons()[following[0]] if following else None
     title, count, answered = texts.title(lesson), len(lesson.screens), len(here.answers)
     heading, can = t("lessons.end", title=title), t("lessons.can")

@@ -8,7 +8,7 @@ from mha_core.lessons.item import Item, Question, Run
 from mha_core.lessons.question import Choose, Find
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
-from pages._kit.text import in_link, short, t
+from pages._kit.text import after_link, short, t
 from pages.learn._lessons import interpretation, items, place, texts
 from pages.learn._lessons.place import Place
 
@@ -120,8 +120,7 @@ def looks(scene: Scene, quantity: str = "") -> list[dict[str, str]]:
     if quantity == "cache":
         pages["steps?steps_view=decode&"] = t("steps_view.decode")
     link = scene.link().rpartition("?")[2].partition("#")[0]
-    own = "".join(f"&{name}={value}" for name, value in in_link().items())
-    return [{"text": name, "href": f"./{page}{link}{own}"} for page, name in pages.items()]
+    return [{"text": name, "href": f"./{page}{link}{after_link()}"} for page, name in pages.items()]
 
 
 def sides_of(item: Item, answer: str, run: Run) -> list[pair.PairSide]:

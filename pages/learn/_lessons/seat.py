@@ -15,7 +15,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
-from pages._kit.text import in_link, language, languages, literal, said, t, templates
+from pages._kit.text import after_link, language, languages, literal, said, t, templates
 from pages._server import rooms
 from pages.learn._lessons import acts, answers, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place
@@ -189,7 +189,7 @@ def _line(sitting: Sitting, here: Place) -> None:
     you = t("room.seat_you", name=student.name) if student.name else ""
     token = st.session_state[TOKENS][room.code]
     page = rooms.for_others(place.page_address())
-    link = f"{page}?{place.ROOM}={sitting.invitation}{_fields()}#{token}"
+    link = f"{page}?{place.ROOM}={sitting.invitation}{after_link()}#{token}"
     _draw(
         room.code,
         {
@@ -262,16 +262,12 @@ def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None)
         data={
             "code": code,
             "texts": templates("room.seat_"),
-            "fields": _fields(),
+            "fields": after_link(),
             **data,
         },
         height=HEIGHT,
         on_acted_change=_acted(code, sitting),
     )
-
-
-def _fields() -> str:
-    return "".join(f"&{name}={value}" for name, value in in_link().items())
 
 
 def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:

@@ -22,7 +22,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_tokens
-from pages._kit import charts, choice, compute, head_view, model_info, state, uploads
+from pages._kit import charts, choice, compute, head_view, model_info, refusals, state, uploads
 from pages._kit.text import DEFAULT, PAGES, begin_in_language, literal, said, t
 from pages._server import limits
 
@@ -59,7 +59,8 @@ def _plan() -> Plan:
     try:
         return _chosen()
     except MhaError as error:
-        _refuse(error)
+        live = [fix for fix in error.fixes if "h" in fix or fix["d_model"] in LIVE_WIDTHS]
+        refusals.misfit(error, "train_", live)
         st.stop()
 
 
@@ -69,17 +70,6 @@ def _chosen() -> Plan:
     architecture, h, d_model, language, seed = (st.session_state[f"train_{name}"] for name in names)
     AttentionSpec(d_model, h)
     return Plan(architecture, h, d_model, language, seed, **LIVE)
-
-
-def _refuse(error: MhaError) -> None:
-    """Sizes that do not fit together, with buttons for the nearest that do."""
-    st.error(literal(said(error)), title=t("error.title"), icon=":material/straighten:")
-    with st.container(horizontal=True):
-        for number, fix in enumerate(error.fixes):
-            [(name, value)] = fix.items()
-            if name == "h" or value in LIVE_WIDTHS:
-                label, values = t("error.use", what=literal(f"{name} {value}")), {f"train_{name}": value}
-                st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
 
 
 def _number(key: str, minimum: int, maximum: int, default: int) -> None:

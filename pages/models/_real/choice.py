@@ -7,7 +7,7 @@ from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.catalogue import HubModel, hub_models
 from mha_core.sources.huggingface.files import INSTALL_PACKAGE, PACKAGE
 from pages._kit import head_labels, model_source, refusals, state
-from pages._kit.text import PAGES, literal, t
+from pages._kit.text import PAGES, in_bytes, literal, t
 
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
@@ -77,7 +77,7 @@ def gallery() -> None:
 def facts(name: str) -> list[str]:
     """The location of a model, its size, layers, heads and licence, as far as they are known."""
     here, known = model_source.local_models().get(name), _known(name)
-    size = model_source.size(here.bytes if here else known.bytes if known else 0)
+    size = in_bytes(here.bytes if here else known.bytes if known else 0)
     place = t("real.is_here") if here else t("real.is_not_here")
     listed = [size] if model_source.hosted() else [place, size]  # a public server offers those that it has
     if known:

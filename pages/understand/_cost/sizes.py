@@ -10,8 +10,9 @@ from mha_core import AttentionSpec, MhaError
 from mha_core.analysis.published import PublishedSizes, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from pages._kit import refusals
 from pages._kit.formulas import FormulaSizes
-from pages._kit.text import literal, said, t
+from pages._kit.text import t
 
 MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
 BYTES = {"fp32": 4, "bf16": 2}
@@ -94,7 +95,7 @@ def chosen() -> LayerSizes:
     try:
         return LayerSizes(_spec(values), values["tokens"], values["batch"], dtype)
     except MhaError as error:
-        _refuse(error)
+        refusals.misfit(error, "cost_", error.fixes)
         st.stop()
 
 
@@ -151,13 +152,3 @@ def _take(presets: Mapping[str, Mapping[str, int | None]]) -> None:
             name = key.removeprefix("cost_")
             if name in sizes or name not in ("tokens", "batch"):
                 st.session_state[key] = sizes.get(name, None if name not in ("d_model", "h") else default)
-
-
-def _refuse(error: MhaError) -> None:
-    """Sizes that do not fit together, with buttons for the nearest that do."""
-    st.error(literal(said(error)), title=t("error.title"), icon=":material/straighten:")
-    with st.container(horizontal=True):
-        for number, fix in enumerate(error.fixes):
-            [(name, value)] = fix.items()
-            label, values = t("error.use", what=literal(f"{name} {value}")), {f"cost_{name}": value}
-            st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
