@@ -241,7 +241,7 @@ def explain(
         one_layer = _with_rotation(one_layer)
     texts = {"query": one_layer.sides.queries, "key": one_layer.sides.keys}
     place = {
-        axis: _position(axis, at, text)
+        axis: position(axis, at, text)
         for axis, text in texts.items()
         if (at := query if axis == "query" else key) is not None
     }
@@ -256,7 +256,8 @@ def explain(
     return Explanation(name, layer, *at_axes, (of_query, of_key), edits, steps)
 
 
-def _position(axis: str, at: int | str, text: Tokens) -> int:
+def position(axis: str, at: int | str, text: Tokens) -> int:
+    """The position of a token, given as a word or an index."""
     return text.index(at) if isinstance(at, str) else index(axis, at, len(text), of=LAYER)
 
 

@@ -1,11 +1,10 @@
 """The kind of each layer of a model: full attention, window, learned index, linear, latent, gated."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from mha_core.traces.indices import Picked
+from mha_core.traces.indices import Picked, by_number
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -41,7 +40,7 @@ def layer_kinds(trace: AttentionTrace) -> tuple[LayerKind, ...]:
         kind = "linear" if linear else "convolution"
         kinds.append(LayerKind(mixer.name, kind, mixer=number, size=size))
     if trace.mixers and all(kind.name for kind in kinds):
-        kinds.sort(key=lambda kind: _place(kind.name))
+        kinds.sort(key=lambda kind: by_number(kind.name))
     return tuple(kinds)
 
 
@@ -80,8 +79,3 @@ def _allowed(layer: LayerTrace, rows: Picked) -> np.ndarray:
 def _width(mixing: np.ndarray) -> int:
     """The number of tokens that a token is mixed from, itself included."""
     return int((mixing != 0).sum(1).max())
-
-
-def _place(name: str) -> list[tuple[int, str]]:
-    """A sort key for names that compares the numbers in them."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

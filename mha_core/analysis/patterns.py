@@ -6,9 +6,10 @@ with heads × tokens². Heads and positions count from 0. Sources: Clark et al. 
 Attention in a Transformer Language Model" (mean distance).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Generic, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -255,9 +256,7 @@ def leave_out(trace: AttentionTrace | LayerTrace, without: Without) -> Attention
         )
     if isinstance(trace, AttentionTrace) and not trace.layers:
         raise MhaError("This trace has no layer with attention weights, and there is nothing to measure.")
-    if without != "special" if isinstance(without, str) else not isinstance(without, Iterable):
-        raise MhaError("without is 'special' or a list of positions; got {without}.", without=shown(without))
-    if not isinstance(without, str):
+    if not (isinstance(without, str) and without == "special"):
         without = _listed_positions(without)
         if not without:
             return trace
@@ -284,14 +283,12 @@ def leave_out(trace: AttentionTrace | LayerTrace, without: Without) -> Attention
     return AttentionTrace(of_text(trace.tokens)[1], layers, trace.source)
 
 
-def _listed_positions(without: Iterable) -> list:
+def _listed_positions(without: Any) -> list:
     """The positions to leave out, as a list: an array or a generator has no truth value or length."""
-    try:
-        return list(without)
-    except TypeError:  # an array of one number without an axis
-        raise MhaError(
-            "without is 'special' or a list of positions; got {without}.", without=shown(without)
-        ) from None
+    with suppress(TypeError):
+        if not isinstance(without, str):
+            return list(without)
+    raise MhaError("without is 'special' or a list of positions; got {without}.", without=shown(without))
 
 
 def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:

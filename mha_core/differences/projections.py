@@ -3,7 +3,6 @@
 Their roles come from the names of the weights, or from the order in which these are defined.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from mha_core.differences.flow import Run, arranged
 from mha_core.differences.formula import IMPOSSIBLE, Products, stages
 from mha_core.differences.student import WORD, Case
 from mha_core.errors import MhaError, listed
+from mha_core.traces.indices import by_number
 
 # Words in the names of weights, or their parts of three letters and more. An earlier row counts more: q_proj
 # is W^Q, and attn.proj W^O.
@@ -165,7 +165,7 @@ def learned_matrices(
     names = [name for name in weights.parameters if weights.axes(name)]
     matrices = {name: named.get(name) or role(name) for name in names}
     of_inputs = {name: found for name in names if (found := weights.of_input(name))}
-    others = sorted(set(names) - set(of_inputs), key=_natural)
+    others = sorted(set(names) - set(of_inputs), key=by_number)
     outputs = {name: found for name in others if (found := weights.of_result(name))}
     unused = [name for name in others if name not in outputs]
     if any(matrices[name] in (None, "o") for name in of_inputs):  # then the order of definition tells
@@ -174,7 +174,7 @@ def learned_matrices(
         parts = ["qkv"] if len(order) == 1 else ["q", "k", "v"]
         matrices |= {name: parts[len(parts) * nth // len(order)] for nth, name in enumerate(order)}
     made: dict[str, list[Weight]] = {}
-    for name in sorted(of_inputs, key=_natural):
+    for name in sorted(of_inputs, key=by_number):
         made.setdefault(matrices[name] or "", []).append(of_inputs[name])
     used = set("".join(made))
     for name in unused:  # as W^K where keys are made with W^Q, or a weight used in slices
@@ -229,8 +229,3 @@ def _layout(
         for name, part in zip(packed, cut, strict=True):
             found |= {f"w_{name}": part[:-1], f"b_{name}": part[-1]}
     return Projections(**found)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """The order of numbered names: head 2 comes before head 10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -469,7 +469,7 @@ def groups(trace: AttentionTrace) -> dict | None:
 @cache
 def texts(language: str) -> dict[str, str]:
     """The texts of the view and of the matrices that it draws, by their keys."""
-    words = _catalogue(language)
+    words = catalogue(language)
     of_matrices = {f"matrix_{name}": words[f"matrix.{name}"] for name in (*VIEWED, "alt")}
     return _of_prefix(TEXTS, words) | _shared(words) | {"lang": words["language.code"]} | of_matrices
 
@@ -477,11 +477,12 @@ def texts(language: str) -> dict[str, str]:
 @cache
 def ledger_texts(language: str) -> dict[str, str]:
     """The texts of a ledger, by their keys."""
-    words = _catalogue(language)
+    words = catalogue(language)
     return _of_prefix(LEDGER_TEXTS, words) | _shared(words)
 
 
-def _catalogue(language: str) -> dict[str, str]:
+def catalogue(language: str) -> dict[str, str]:
+    """All texts of a language, by their keys."""
     return json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
 
 

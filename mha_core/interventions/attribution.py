@@ -19,15 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
+from mha_core.analysis.explanation import position
 from mha_core.attention.functional import HALF
 from mha_core.capture.decomposition import Contribution, Leaf, NoDecomposition
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.interventions.traced_model import check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import shared
-from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
@@ -162,7 +161,7 @@ def attribution(
     check_trace(trace)
     layer, one = trace.layer_index(layer), trace.layer(layer)
     head = one.head_index(head)
-    query, key = _place("query", query, one.sides.queries), _place("key", key, one.sides.keys)
+    query, key = position("query", query, one.sides.queries), position("key", key, one.sides.keys)
     if not one.knows("q"):
         reason = one.about.missing or Phrase("only its weights are known")
         raise MhaError("Scores of this layer cannot be split by who wrote them: {reason}.", reason=reason)
@@ -234,10 +233,6 @@ def check_size(layers: Sequence[LayerTrace]) -> None:
             n_tokens=n_tokens,
             n_possible=MAX_NUMBERS // sum(widths),
         )
-
-
-def _place(axis: str, at: int | str, text: Tokens) -> int:
-    return text.index(at) if isinstance(at, str) else index(axis, at, len(text), of=LAYER)
 
 
 def _cell(table: Tensor, key: int) -> Tensor:

@@ -5,10 +5,10 @@ servers that share a database share the rooms. Each act is one transaction; when
 """
 
 import hmac
+import math
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +24,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from mha_core.cache import Cache
 from mha_core.errors import MhaError, shown
 from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, in_language
@@ -715,23 +716,19 @@ def _expire(act: Connection, now: int, *, empty_seconds: int = EMPTY_SECONDS) ->
     return act.execute(delete(rooms).where((rooms.c.expires_at <= now) | empty)).rowcount
 
 
-_read: dict[bytes, tuple[Lesson, ...]] = {}  # by the keys of rooms, which never change their lessons
-_read_lock = threading.Lock()
-MAX_READ = 64  # rooms whose lessons are kept as they were read
+MAX_READ = 64  # rooms whose lessons are kept as they were read, since they never change
+_courses: Cache[tuple[Lesson, ...]] = Cache(math.inf, lambda _: 0, max_count=MAX_READ)
 
 
 def _course(act: Connection, row: Row) -> tuple[Lesson, ...]:
     """All lessons of a room as one, then each of them; they are read once for all who are in it."""
-    if (course := _read.get(row.key)) is None:
+
+    def read(_key: bytes) -> tuple[Lesson, ...]:
         chosen = select(lessons).where(lessons.c.room_id == row.id).order_by(lessons.c.place)
         parts = [Lesson.read(one.text, one.name) for one in act.execute(chosen)]
-        course = _joined(parts), *parts
-    with _read_lock:
-        _read.pop(row.key, None)
-        _read[row.key] = course
-        while len(_read) > MAX_READ:
-            del _read[next(iter(_read))]
-    return course
+        return _joined(parts), *parts
+
+    return _courses.get(row.key, read)
 
 
 def _joined(parts: Sequence[Lesson]) -> Lesson:

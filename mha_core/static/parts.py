@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from mha_core import resources
 from mha_core.analysis import roles
 from mha_core.export import head_view
 from mha_core.scene.first_look import ADJECTIVES
+from mha_core.scene.scene import EXAMPLES
 from mha_core.traces.source import MiniSource, caption
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
@@ -119,15 +119,12 @@ def texts() -> bytes:
     """The texts of the page in each language, those of its head view, and the example sentences."""
     said = {}
     for language in LANGUAGES:
-        every = json.loads(
-            resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8")
-        )
+        every = head_view.catalogue(language)
         page = {key: text for key, text in every.items() if key.startswith(PREFIXES) or key in KEYS}
         view = head_view.texts(language)
         page["two_sentences"] = view["two_sentences"]
         said[language] = {"page": page, "view": view}
-    examples = json.loads(resources.path("assets", "examples.json").read_text(encoding="utf-8"))
-    return as_json({"texts": said, "examples": examples, "edition": checkpoints.edition()})
+    return as_json({"texts": said, "examples": EXAMPLES, "edition": checkpoints.edition()})
 
 
 def as_json(value: object) -> bytes:

@@ -1,5 +1,6 @@
 """Indices as in numpy: negative ones count from the end, booleans and slices select."""
 
+import re
 from collections.abc import Sequence
 from operator import index as whole_number
 
@@ -32,6 +33,11 @@ def index(what: str, at: int, count: int, *, of: str) -> int:
             fixes=({what: 0 if number < 0 else count - 1},),
         )
     return number % count
+
+
+def by_number(name: str) -> list[tuple[int, str]]:
+    """The key by which numbered names are sorted: head 2 comes before head 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def whole(what: str, at: int) -> int:

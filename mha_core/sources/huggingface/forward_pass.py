@@ -1,7 +1,7 @@
 """One forward pass of a model: its inputs, its results, and the kind of each attention in it."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.capture.call import Call
 from mha_core.capture.special_layers import bands, has
-from mha_core.errors import Phrase
+from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.layer import LayerTrace
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ ELSEWHERE = Phrase("it does not look from token to token, or at two texts at onc
 def left_out(name: str, reason: str) -> Phrase:
     """The sentence about a part of a model that is not shown."""
     return Phrase("{name}: {reason}", name=name, reason=reason)
+
+
+def nothing_shown(name: str, reasons: Iterable[str]) -> MhaError:
+    """The error for a model of which nothing can be shown."""
+    return MhaError(
+        "Nothing of {name} can be shown: {reasons}.", name=name, reasons=listed(reasons, "semicolon")
+    )
 
 
 def has_target(module: "PreTrainedModel") -> bool:

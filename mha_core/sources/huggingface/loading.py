@@ -97,13 +97,7 @@ def module(
     if auto is transformers.AutoModel and _misfits(report):
         loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
-        raise MhaError(
-            "{name} reads {input} and no text, so it cannot be traced. What it computes can be recorded: "
-            "{code}.",
-            name=folder.name,
-            input=loaded.main_input_name,
-            code=RECORDED,
-        )
+        raise reads_no_text(folder.name, loaded.main_input_name)
     missing = report["missing_keys"]
     head = [key for key in missing if writes and not key.startswith(f"{loaded.base_model_prefix}.")]
     if wrong := _misfits(report | {"missing_keys": set(missing) - set(head)}):
@@ -118,6 +112,16 @@ def module(
         return loaded, None
     lacking = sorted(key for key in head if not UNUSED.search(key))
     return loaded, next(iter(lacking), _untrained_head(loaded, folder, missing))
+
+
+def reads_no_text(name: str, reads: str) -> MhaError:
+    """The error for a model of pictures or sounds."""
+    return MhaError(
+        "{name} reads {input} and no text, so it cannot be traced. What it computes can be recorded: {code}.",
+        name=name,
+        input=reads,
+        code=RECORDED,
+    )
 
 
 def _loaded(auto: Any, folder: Folder, settings: Any, dtype: torch.dtype) -> "tuple[PreTrainedModel, dict]":

@@ -238,13 +238,7 @@ def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
     # The text part of a vision model has the main input name of the whole model.
     _, first, *_ = inspect.signature(type(module).forward).parameters
     if "input_ids" not in (module.main_input_name, first):
-        raise MhaError(
-            "{name} reads {input} and no text, so it cannot be traced. What it computes can be recorded: "
-            "{code}.",
-            name=type(module).__name__,
-            input=module.main_input_name,
-            code=loading.RECORDED,
-        )
+        raise loading.reads_no_text(type(module).__name__, module.main_input_name)
     if any(weight.is_meta for weight in module.parameters()):
         raise MhaError(
             "Some weights of {model} are not in memory (device “meta”); load it whole.",
@@ -289,11 +283,7 @@ def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision:
         mixers,
     )
     if route.name == "mixing" and not model.mixers:
-        raise MhaError(
-            "Nothing of {name} can be shown: {reasons}.",
-            name=model.title,
-            reasons=listed(model.not_shown, "semicolon"),
-        )
+        raise forward_pass.nothing_shown(model.title, model.not_shown)
     return model
 
 
@@ -650,11 +640,8 @@ def complete(
     shown = {f"{name}:" for name in (*(layer.name for layer in layers), *(mixer.name for mixer in mixers))}
     skipped = (*skipped, *(entry for entry in model.not_shown if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
-        raise MhaError(
-            "Nothing of {name} can be shown: {reasons}.",
-            name=model.title,
-            reasons=listed(skipped or [Phrase("it has no attention layer that could be seen")], "semicolon"),
-        )
+        nothing = Phrase("it has no attention layer that could be seen")
+        raise forward_pass.nothing_shown(model.title, skipped or [nothing])
     return layers, skipped
 
 

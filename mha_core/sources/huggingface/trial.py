@@ -43,6 +43,7 @@ from mha_core.sources.huggingface.forward_pass import (
     has_target,
     kind,
     left_out,
+    nothing_shown,
     output,
     probe,
     returned,
@@ -319,11 +320,7 @@ def _route(
         reasons = (*without_attention(module).values(), *notes) or (
             Phrase("it has no attention that could be seen"),
         )
-        raise MhaError(
-            "Nothing of {model} can be shown: {reasons}.",
-            model=type(module).__name__,
-            reasons=listed(reasons, "semicolon"),
-        )
+        raise nothing_shown(type(module).__name__, reasons)
     if reason:
         return Route("weights", 0.0, listed((reason, WEIGHTS_ALONE), "space"), notes=notes)
     return Route("weights", 0.0, MISSING if difference is None else DIFFERENT)
@@ -429,9 +426,7 @@ def run(
     if route.own_code is not None:
         followed = route.own_code.layers(module, names, inputs, _close(module))
         if (followed is None or not followed[0]) and keeps_sdpa(module):
-            raise MhaError(
-                "Nothing of {model} can be shown: {reasons}.", model=type(module).__name__, reasons=ABSENT
-            )
+            raise nothing_shown(type(module).__name__, [ABSENT])
         if followed is None or not followed[0]:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         layers, skipped = followed
