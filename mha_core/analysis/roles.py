@@ -15,7 +15,6 @@ from mha_core import resources
 from mha_core.analysis.patterns import DISTANCE, POSITIONS
 from mha_core.errors import MhaError
 from mha_core.traces.source import TrainedSource
-from mha_core.traces.storage import replacing
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.checkpoints import FOLDER, PLANS, Trained, load_model, path, untrained
@@ -98,26 +97,12 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
 
 def shipped(plan: Plan) -> pd.DataFrame:
     """`roles` of a model that comes with Headscope, measured when it was trained; rounded to `DIGITS`."""
-    return _read(resources.path(*FOLDER, FILE))[checkpoints.name(plan)].copy()
-
-
-def write(file: Path, measured: dict[str, pd.DataFrame]) -> None:
-    """Write the roles of models by their names, keeping those of other models in the file."""
-    tables = dict(sorted(({**_read(file)} | measured).items())) if file.exists() else measured
-    with replacing(file) as temporary:
-        pd.concat(tables, names=["model", None]).reset_index(level="model").to_csv(
-            temporary, index=False, float_format=f"%.{DIGITS}f"
-        )
-    _read.cache_clear()
-
-
-def names_in(file: Path) -> set[str]:
-    """The names of the models with roles in the file."""
-    return {*_read(file)} if file.exists() else set()
+    return tables(resources.path(*FOLDER, FILE))[checkpoints.name(plan)].copy()
 
 
 @cache
-def _read(file: Path) -> dict[str, pd.DataFrame]:
+def tables(file: Path) -> dict[str, pd.DataFrame]:
+    """The roles in a file, by the names of their models."""
     groups = pd.read_csv(file).groupby("model")
     return {model: rows.drop(columns="model").reset_index(drop=True) for model, rows in groups}
 

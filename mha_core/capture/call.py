@@ -57,9 +57,7 @@ class Call:
     v: Tensor
     rule: ScoreRule
     looks_outside: bool
-    tensors: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # further tensors of the layer, without a batch axis
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # more of the layer, without a batch axis
     projections: Mapping[str, Tensor | Part] = field(default_factory=dict)  # without W^O
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None

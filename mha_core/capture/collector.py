@@ -156,10 +156,8 @@ class Collector:
         """The rotary codes that a call may have used; layers with the same cosines and sines share them."""
         key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), shape[2], shape[3])
         if key not in self._rotations:
-            self._rotations[key] = (
-                codes,
-                candidates(codes, shape),
-            )  # kept, so that no other tensor gets their ids
+            # They are kept, so that no other tensor gets their ids.
+            self._rotations[key] = codes, candidates(codes, shape)
         return self._rotations[key][1]
 
     def add_index_scores(self, blocks: Tensor, scores: Tensor) -> None:

@@ -115,9 +115,8 @@ class Decomposition(TorchDispatchMode):
         self._nodes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._written: dict[int, torch.UntypedStorage] = {}  # memory that was changed in place
         self._compared: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # conditions on what was written
-        self._views: WeakTensorKeyDictionary = (
-            WeakTensorKeyDictionary()
-        )  # for each view its tensor, and how it is taken
+        # For each view its tensor, and how it is taken.
+        self._views: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._order = 0
 
     @classmethod

@@ -285,10 +285,8 @@ def _gates(y: Tensor, shape: torch.Size) -> Iterator[tuple[str, Tensor]]:
     if y.numel() == tokens * n_heads:
         yield "head", y.reshape(1, tokens, n_heads, 1)
     if y.numel() > tokens * n_heads * width and not y.numel() % (tokens * n_heads):
-        yield (
-            "number",
-            y.reshape(1, tokens, n_heads, -1)[..., -width:],
-        )  # each head has its query, then its gate
+        # Each head has its query, then its gate.
+        yield "number", y.reshape(1, tokens, n_heads, -1)[..., -width:]
 
 
 def norm(use: Use, d_k: int) -> Norm | None:

@@ -298,9 +298,8 @@ class Recorder:
             raise MhaError(skipped[0])
         if not fitting:
             raise MhaError(listed((self._reason_for_no_trace(passes), *mixers), "space"))
-        index(
-            "item", self.item, self._n_texts, of=Phrase("The batch")
-        )  # one text alone is shared by all items
+        # One text alone is shared by all items.
+        index("item", self.item, self._n_texts, of=Phrase("The batch"))
         if self.part not in (0, ALL) and all(call.n_parts == 1 for each in fitting for call in each.calls):
             raise MhaError(
                 "part is {part}, and no layer reads its item in parts. Without part= it is shown as a whole.",

@@ -1,11 +1,11 @@
-"""Small models and unfinished trainings on disk, and the trained models that come with Headscope.
+"""Small models on disk, and the trained ones that come with Headscope.
 
 The files are safetensors: nothing in them is ever executed.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.storage import file_sizes, open_file, write_file
-from mha_core.training.fit import Plan, Training
+from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import QUESTIONS
@@ -94,7 +94,6 @@ def edition() -> int:
 HEADER = "headscope_model"
 VERSION = 2
 MAX_TEMPERATURE = 100
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +115,7 @@ def untrained(plan: Plan) -> Trained:
 def save_model(path: str | PathLike, trained: Trained) -> None:
     """Write a model in half precision, replacing an existing file in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
-    _write(path, tensors, trained.plan, trained.step, trained.report, trained.model.temperatures)
-
-
-def as_saved(trained: Trained) -> Trained:
-    """A model as `load_model` reads it from its file: in half precision, then in single precision."""
-    model = _sized(trained.plan)
-    tensors = {name: tensor.half().float() for name, tensor in trained.model.state_dict().items()}
-    model.load_state_dict(tensors, assign=True)
-    model.temperatures = trained.model.temperatures
-    return replace(trained, model=model.requires_grad_(False).eval())
+    write(path, tensors, trained.plan, trained.step, trained.report, trained.model.temperatures)
 
 
 def load_model(path: str | PathLike) -> Trained:
@@ -133,40 +123,14 @@ def load_model(path: str | PathLike) -> Trained:
 
     Raises `MhaError` if the file is missing, damaged, something else, or was trained with another vocabulary.
     """
-    tensors, header, plan = _read(path)
-    model = _sized(plan)
+    tensors, header, plan = read(path)
+    model = sized(plan)
     model.load_state_dict(tensors, assign=True)
     model.temperatures = header["temperatures"]
     return Trained(model.requires_grad_(False).eval(), plan, header["step"], header["report"])
 
 
-def save_run(path: str | PathLike, run: Training) -> None:
-    """Write an unfinished training so that it can be resumed exactly."""
-    tensors = dict(run.model.state_dict())
-    for name, parameter in run.model.named_parameters():
-        for moment in MOMENTS:
-            if parameter in run.optimizer.state:
-                tensors[f"{moment}.{name}"] = run.optimizer.state[parameter][moment]
-    _write(path, tensors, run.plan, run.step, {})
-
-
-def load_run(path: str | PathLike) -> Training:
-    """Resume a training; its next steps are those it would have taken without the pause.
-
-    Raises `MhaError` as `load_model` does.
-    """
-    tensors, header, plan = _read(path, with_moments=True)
-    run = Training(plan)
-    run.step = header["step"]
-    if run.step:  # before the first step there are no moments
-        for name, parameter in run.model.named_parameters():
-            state = {moment: tensors.pop(f"{moment}.{name}") for moment in MOMENTS}
-            run.optimizer.state[parameter] = {"step": torch.tensor(float(run.step)), **state}
-    run.model.load_state_dict(tensors)
-    return run
-
-
-def _write(
+def write(
     path: str | PathLike,
     tensors: dict[str, Tensor],
     plan: Plan,
@@ -174,6 +138,7 @@ def _write(
     report: dict,
     temperatures: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
+    """Write a file that `read` reads."""
     header = {
         "version": VERSION,
         "plan": asdict(plan),
@@ -186,17 +151,17 @@ def _write(
     write_file(path, tensors, {HEADER: json.dumps(header)})
 
 
-def _sized(plan: Plan) -> SmallModel:
+def sized(plan: Plan) -> SmallModel:
     """A model with the sizes of a plan, without numbers."""
     with torch.device("meta"):
         return SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=None)
 
 
-def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str, Tensor], dict, Plan]:
+def read(path: str | PathLike, *, moments: Sequence[str] = ()) -> tuple[dict[str, Tensor], dict, Plan]:
     """The tensors of a file in single precision, its header and its plan.
 
     The header is checked against the shapes and dtypes of the tensors before a model of that size is made and
-    before its numbers are read.
+    before its numbers are read. An unfinished training has `moments` of each parameter, too.
     """
     with open_file(path, HEADER, kind=Phrase("a model of the small language")) as (header, file):
         header = described(header)
@@ -231,11 +196,10 @@ def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str
             name in QUESTIONS and 1 <= t <= MAX_TEMPERATURE for name, t in header["temperatures"].items()
         ):
             raise ValueError(f"temperatures {header['temperatures']!r}")
-        model = _sized(plan)
+        model = sized(plan)
         expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-        if with_moments and step:
-            parameters = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
-            expected |= {f"{moment}.{name}": parameters[name] for moment in MOMENTS for name in parameters}
+        for name, tensor in model.named_parameters() if step else ():  # there are none before the first
+            expected |= {f"{moment}.{name}": tuple(tensor.shape) for moment in moments}
         _check_sizes(expected, file_sizes(file))
         tensors = {}
         for name in expected:

@@ -6,17 +6,17 @@ heads should look.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from mha_core.attention.initialization import MAX_SEED
 from mha_core.errors import MhaError, in_range
-from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
+from mha_core.training.data import ASKED, GROUPS, Batches
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Shape, SmallModel
-from mha_core.training.next_words import Texts, next_word_losses
 
 WARM_UP = 50
 MIN_RATE = 0.02  # of the full rate, at the end of the cosine
@@ -79,10 +79,8 @@ class Training:
         self.gates = self.model.gates(ASKED)
         words = lexicon(plan.language)
         self.n_known = len(words.vocabulary) - len(words.spares)
-        self.batches: Batches | Texts = Batches(plan.language, plan.seed)
+        self.batches: Any = Batches(plan.language, plan.seed)
         self.bare = Batches(plan.language, plan.seed, BARE)
-        if plan.shape.is_decoder:
-            self.batches = Texts(plan.language, plan.seed)
 
     @property
     def finished(self) -> bool:
@@ -98,7 +96,7 @@ class Training:
             taken += 1
         return float(total) / max(1, taken)
 
-    def _step(self, batch: SentenceBatch | torch.Tensor) -> torch.Tensor:
+    def _step(self, batch: Any) -> torch.Tensor:
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
         self.optimizer.zero_grad()
@@ -108,14 +106,11 @@ class Training:
         self.optimizer.step()
         return loss.detach()
 
-    def loss(self, batch: SentenceBatch | torch.Tensor) -> torch.Tensor:
+    def loss(self, batch: Any) -> torch.Tensor:
         """``Σ_g share_g · mean CE of group g + 0.35 · mean CE at hidden words``, a scalar.
 
-        The candidates for an answer are the words of the batch, for a hidden word all known words. Of texts,
-        which decoders read, it is the mean CE of the next word.
+        The candidates for an answer are the words of the batch, for a hidden word all known words.
         """
-        if isinstance(batch, torch.Tensor):
-            return next_word_losses(self.model, batch, self.n_known).mean()
         asked = self.gates[batch.question]
         is_asked = asked.any(1)  # a model with few heads does not have every question
         rows = is_asked & (batch.group < len(GROUPS))

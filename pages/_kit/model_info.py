@@ -36,9 +36,7 @@ def about(trace: AttentionTrace) -> None:
     }
     steps = f"{source.step:,}"
     if source.step:
-        trained = (
-            "trained" if trace.questions else "trained_decoder"
-        )  # which are asked for the next word alone
+        trained = "trained" if trace.questions else "trained_decoder"  # asked for the next word alone
         st.caption(t(f"model.{trained}", steps=steps, **kind))
     else:
         st.caption(t("model.untrained", **kind))

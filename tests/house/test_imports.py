@@ -37,7 +37,7 @@ TABLE = {
     "mha_core/export/*": f"torch numpy type:mha_core.interventions.ledger {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/training/workshop/*": f"torch numpy pandas {TRACES} mha_core.training.*"
-    " mha_core.analysis.roles",
+    " mha_core.analysis.roles mha_core.atlases.*",
     "mha_core/capture/*": f"torch {TRACES}",
     "mha_core/capture/own_code/*": f"torch {TRACES} mha_core.capture.*",
     "mha_core/capture/special_layers/*": f"torch {TRACES} mha_core.capture.*",

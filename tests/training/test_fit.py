@@ -6,12 +6,12 @@ from statistics import fmean
 import pytest
 import torch
 
-from mha_core.training import checkpoints
 from mha_core.training.data import ASKED, GROUPS, Batches, SentenceBatch
 from mha_core.training.fit import HIDDEN_SHARE, MIN_RATE, SHARES, WARM_UP, Plan, Training, rate_at
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import HIDDEN_WORD
+from mha_core.training.workshop import on_disk
 
 
 def weights(run: Training) -> dict[str, torch.Tensor]:
@@ -94,8 +94,8 @@ def test_a_saved_training_resumes_exactly(little, tiny, tmp_path, stop, architec
     straight, stopped = Training(plan), Training(plan)
     straight.advance(41)
     stopped.advance(stop)
-    checkpoints.save_run(tmp_path / "run", stopped)
-    resumed = checkpoints.load_run(tmp_path / "run")
+    on_disk.save_run(tmp_path / "run", stopped)
+    resumed = on_disk.load_run(tmp_path / "run")
     assert (resumed.step, resumed.plan) == (stop, plan)
     for run in (resumed, stopped):  # saving has changed nothing in the one that was saved
         run.advance(41)

@@ -10,12 +10,12 @@ import torch
 import mha_core as mha
 from mha_core.attention.edits import Hide
 from mha_core.sources import mini
-from mha_core.training import checkpoints, next_words
+from mha_core.training import checkpoints
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import LANGUAGES, lexicon
 from mha_core.training.model import Shape, SmallModel
-from mha_core.training.next_words import next_word_losses, texts
-from mha_core.training.workshop import perplexity
+from mha_core.training.workshop import next_words, perplexity
+from mha_core.training.workshop.next_words import next_word_losses, texts
 
 PLANS = [plan for plan in checkpoints.PLANS if plan.shape.is_decoder]
 TEXT = "The animal didn't cross the street. Zork drank the"

@@ -220,9 +220,8 @@ def followed_attention(
     rows = (torch.arange(n_query) if every_row else torch.tensor(few)).to(weights.device)
     rule_of_rows = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
     again = attention_weights(scores.q[:, :, rows], k, rule_of_rows).to(v.dtype)
-    empty = (again == 0).all(
-        -1, keepdim=True
-    )  # a row that sees nothing is NaN where the model divides 0 by 0
+    # A row that sees nothing is NaN where the model divides 0 by 0.
+    empty = (again == 0).all(-1, keepdim=True)
     computed, outputs = (
         part[:, :, rows].masked_fill(empty & part[:, :, rows].isnan(), 0.0) for part in (weights, output)
     )

@@ -144,9 +144,7 @@ def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict
     lengths = [len(text["input_ids"]) for text in texts]
     inputs = {}
     for name in {"attention_mask"}.union(*texts):
-        own = int(
-            name == "attention_mask"
-        )  # without a mask all are read, without segments all are of the first
+        own = int(name == "attention_mask")  # without a mask all are read, without segments all are the first
         rows = [text.get(name, [own] * n) for text, n in zip(texts, lengths, strict=True)]
         inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
     return {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}

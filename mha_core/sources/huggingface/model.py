@@ -93,9 +93,8 @@ class Model:
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
     not_shown: tuple[str, ...] = ()  # sentences about layers that mix tokens by other means
-    mixers: Mapping[str, int] = field(
-        default_factory=dict, repr=False
-    )  # layers without softmax that have a proven matrix
+    # Layers without softmax that have a proven matrix.
+    mixers: Mapping[str, int] = field(default_factory=dict, repr=False)
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
     # The model as you run it, and the attention functions of your own that it calls. If there is one, each
     # text is compared with the result of this model.
@@ -731,9 +730,8 @@ def model_of(
         )
     key = (str(source), revision, device, dtype, answers)
     with _loading:
-        fingerprint = files.fingerprint(
-            str(source)
-        )  # before loading: the folder may be saved again at the same time
+        # Before loading: the folder may be saved again at the same time.
+        fingerprint = files.fingerprint(str(source))
         if not _is_current(_loaded.find(key), fingerprint):
             _loaded.drop(key)
 

@@ -33,10 +33,12 @@ from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 from mha_core.training.evaluation import scores
-from mha_core.training.fit import Plan, Training
+from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
+from mha_core.training.workshop import on_disk
 from mha_core.training.workshop.calibration import reliability, temperatures
+from mha_core.training.workshop.next_words import training_of
 from mha_core.training.workshop.perplexity import perplexities
 from mha_core.training.workshop.report import question_scores, two_hops
 
@@ -90,7 +92,7 @@ def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool, calibrate: bool
     for name, plan in plans.items():
         weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
         is_trained = weights.exists() and not checkpoint.exists() and (calibrate or not named)
-        if not is_trained or calibrate or name not in roles.names_in(folder / roles.FILE):
+        if not is_trained or calibrate or name not in on_disk.names_in(folder / roles.FILE):
             tasks.append(Task(name, plan, is_trained, is_trained and not calibrate))
     return tasks
 
@@ -106,7 +108,7 @@ def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ra
     with closing(work):
         for number, (trained, measured) in work:
             if tasks[number].only_roles:
-                roles.write(folder / roles.FILE, {tasks[number].name: measured})
+                on_disk.write_roles(folder / roles.FILE, {tasks[number].name: measured})
             else:
                 _keep(tasks[number].name, trained, measured, folder)
 
@@ -128,13 +130,13 @@ def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.Dat
 def train(name: str, plan: Plan, folder: Path) -> Trained:
     """Train one model, from its checkpoint if there is one."""
     checkpoint = folder / f"{name}.checkpoint"
-    run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Training(plan)
+    run = on_disk.load_run(checkpoint) if checkpoint.exists() else training_of(plan)
     if run.plan != plan:
-        run = Training(plan)  # the checkpoint has an older plan
+        run = training_of(plan)  # the checkpoint has an older plan
     started, first = time.process_time(), run.step
     while not run.finished:
         loss = run.advance(EVERY)
-        checkpoints.save_run(checkpoint, run)
+        on_disk.save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
     if plan.shape.is_decoder:
@@ -157,7 +159,7 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         "made_by": "python -m mha_core.training.workshop " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
-    return checkpoints.as_saved(Trained(run.model, plan, run.step, report))
+    return on_disk.as_saved(Trained(run.model, plan, run.step, report))
 
 
 def calibrated(trained: Trained) -> Trained:
@@ -180,7 +182,7 @@ def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> 
     if changes or not (folder / checkpoints.EDITION).exists():  # a model more changes no other
         _count_edition(folder)
     checkpoints.save_model(weights, trained)
-    roles.write(folder / roles.FILE, {name: measured})
+    on_disk.write_roles(folder / roles.FILE, {name: measured})
     file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     text = json.dumps(dict(sorted((known | {name: trained.report}).items())), indent=1)

@@ -10,7 +10,7 @@ import torch
 
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.next_words import BATCH, CHUNK_STEPS, next_word_losses, texts
+from mha_core.training.workshop.next_words import BATCH, CHUNK_STEPS, next_word_losses, texts
 
 HELD_OUT = 1_280  # texts
 

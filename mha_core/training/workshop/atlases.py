@@ -1,4 +1,4 @@
-"""Make the atlases that come with Headscope: ``python -m mha_core.atlases``.
+"""Make the atlases that come with Headscope: ``python -m mha_core.training.workshop.atlases``.
 
 For each of these models it measures made-up sentences of the model's language and keeps the summary. Run it
 again after the models were trained again.

@@ -1,4 +1,4 @@
-"""The texts that decoders learn to continue, and the loss of the next word at each place."""
+"""The training of decoders: the texts that they learn to continue, and the loss of the next word."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mha_core.training.fit import Plan, Training
 from mha_core.training.language import MAX_WORDS, Grammar, Mix, Phrases, parts
 from mha_core.training.lexicon import START, Lexicon, Noun, lexicon
 from mha_core.training.model import SmallModel
@@ -145,3 +146,20 @@ def next_word_losses(model: SmallModel, ids: Tensor, n_known: int) -> Tensor:
     logits = model.logits(model.read(passed, NEXT_WORD), slice(n_known)).flatten(0, 1)
     wanted = ids[:, 1:].flatten()
     return F.cross_entropy(logits[wanted < n_known], wanted[wanted < n_known], reduction="none")
+
+
+class NextWordTraining(Training):
+    """The training of a decoder, which learns the next word in place of answers."""
+
+    def __init__(self, plan: Plan):
+        super().__init__(plan)
+        self.batches = Texts(plan.language, plan.seed)
+
+    def loss(self, batch: Tensor) -> Tensor:
+        """The mean CE of the next word."""
+        return next_word_losses(self.model, batch, self.n_known).mean()
+
+
+def training_of(plan: Plan) -> Training:
+    """The training of a plan before its first step."""
+    return NextWordTraining(plan) if plan.shape.is_decoder else Training(plan)
