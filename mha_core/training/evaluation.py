@@ -96,23 +96,23 @@ def everyday(
 
 
 @torch.inference_mode()
-def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = QUESTIONS) -> np.ndarray:
+def answered(model: SmallModel, sentences: Encoded) -> np.ndarray:
     """Whether the answer to each question about each word is right, among all words of its sentence.
 
     (sentence, position, question); False where there is no question. Equal words count as the same answer.
     """
-    right = np.zeros((len(sentences.ids), MAX_WORDS, len(questions)), bool)
+    right = np.zeros((len(sentences.ids), MAX_WORDS, len(QUESTIONS)), bool)
     for start, ids, padding in in_batches(model, sentences):
         passed = model(ids, padding=padding)
         at = slice(start, start + len(ids))
-        for number, question in enumerate(questions):
+        for number, question in enumerate(QUESTIONS):
             if question not in model.questions:
                 continue
             hidden = model.norm(model.read(passed, question))
             logits = hidden @ model.embedding[ids].mT + model.bias[ids][:, None]
             best = logits.masked_fill(~padding[:, None], -torch.inf).argmax(-1)
             answer = ids.gather(1, best).cpu().numpy()
-            keys = sentences.keys[at, : ids.shape[1], QUESTIONS.index(question)]
+            keys = sentences.keys[at, : ids.shape[1], number]
             wanted = np.take_along_axis(sentences.ids[at], np.maximum(keys, 0).astype(np.int64), 1)
             right[at, : ids.shape[1], number] = (keys != NOT_ASKED) & (answer == wanted)
     return right
