@@ -277,6 +277,35 @@ def test_the_editor_keeps_a_title_without_a_question_through_a_reload(opened_on)
     assert drawn(opened_on(PAGE, lesson=library.OWN, lesson_file=kept), "lesson_cards")  # no lesson yet
 
 
+def test_the_editor_keeps_every_hint_that_is_typed_and_no_other(opened_on):
+    def hints(*typed: tuple[int, str]):
+        app = opened_on(PAGE, lesson="make")
+        app.button(key="draft_add").click().run()
+        for nth, text in typed:
+            app.text_input(key=f"draft_0_en_hint_0_{nth}").input(text).run()
+        return app.session_state[library.DRAFT].screens[0].hints
+
+    assert hints((1, "second"), (0, "first")) == {ANY: ("first", "second")}
+    assert hints((0, "first"), (1, "second"), (0, ""), (1, "other")) == {ANY: ("other",)}
+
+
+def test_in_the_editor_whatever_cannot_be_asked_can_be_mended(opened_on):
+    app = opened_on(PAGE, lesson="make")
+    app.button(key="draft_add").click().run()
+    app.text_area(key="draft_0_en_ask_0").input("Where?").run()
+    app.text_input(key="draft_0_en_text_0").input("word " * 64).run()
+    assert "up to 63" in app.error[0].value
+    app.text_input(key="draft_0_en_text_0").input(f"{'a' * 2000} cat").run()
+    assert "at most 2,000" in app.error[0].value.replace("\\", "")
+    assert not drawn(app, "draft_try")
+    app.text_input(key="draft_0_en_text_0").input("A dog barks.").run()
+    assert (len(app.error), app.text_area(key="draft_0_en_ask_0").value) == (0, "Where?")
+    file = 'minutes = 5\n[[screens]]\nkind = "point"\nscene = "text=How are you?&layer=9&token=you"\n'
+    app = opened_on(PAGE, lesson="make", lesson_file=library.code(Lesson.read(file)))
+    app.selectbox(key="draft_0_en_kind_0").select("order").run()
+    assert "2 layers of 4 heads" in app.warning[0].value
+
+
 def test_what_is_no_answer_is_said_and_is_not_locked(lesson, component, act):
     app = act(lesson(NUMBERS["draw"]), do="lock", answer="3:60")
     assert "sum to 100" in component(app, "lesson")["problem"]

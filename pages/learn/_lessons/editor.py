@@ -1,6 +1,7 @@
 """A teacher makes a lesson: scenes with a question each, tried as a student, kept as a file or a link."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -260,10 +261,11 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
                 on_click=_move,
                 args=(number, by),
             )
+    scene = screen.scene(language())
     try:
-        scene = screen.scene(language())
         trace = items.trace(scene)
     except MhaError as error:
+        _sentence(number, screen, scene)
         st.error(literal(said(error)))
         return
     _scene(number, screen, scene, trace.sides.queries, [layer.n_heads for layer in trace.layers])
@@ -283,8 +285,7 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
         usual=texts.ask_of(screen.question, scene),
     )
     with st.expander(t("editor.more")):
-        for nth in range(N_HINTS):
-            _hint(number, screen, nth)
+        _hints(number, screen)
         _text(
             t("editor.notice"),
             screen.notice,
@@ -321,33 +322,25 @@ def _light(number: int, screen: Screen) -> None:
     )
 
 
-def _hint(number: int, screen: Screen, nth: int) -> None:
-    hints = [*in_language(screen.hints, language())] if screen.hints else []
-    words = {language(): hints[nth]} if nth < len(hints) else {}
+def _hints(number: int, screen: Screen) -> None:
+    """The fields of all hints: each change keeps what is in all of them, in their order."""
+    hints = in_language(screen.hints, language())
+    keys = [_key(f"hint_{number}_{nth}") for nth in range(N_HINTS)]
 
-    def keep(words: dict) -> None:
-        typed = [words[one] for one in (language(), ANY) if one in words]
-        others = hints[:nth] + typed[-1:] + hints[nth + 1 :]
-        _change(number, hints=_kept(screen.hints, tuple(others)))
+    def typed() -> None:
+        texts = filter(None, (st.session_state[key].strip() for key in keys))
+        _change(number, hints=_kept(screen.hints, tuple(texts)))
 
-    _text(t("editor.hint", number=nth + 1), words, f"hint_{number}_{nth}", keep)
+    for nth, key in enumerate(keys):
+        text = hints[nth] if nth < len(hints) else ""
+        st.text_input(t("editor.hint", number=nth + 1), text, max_chars=MAX_TEXT, key=key, on_change=typed)
 
 
 def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Sequence[int]) -> None:
     """The sentence, the word that looks, the layer and the head, as on the page Heads."""
     text, word, layer, head = st.columns([5, 2, 1, 1])
-
-    def keep(changed: Scene) -> None:
-        _change(number, scenes=_kept(screen.scenes, _named(changed).link()))
-
     with text:
-        key = _key(f"text_{number}")
-        st.text_input(
-            t("editor.sentence"),
-            scene.text,
-            key=key,
-            on_change=lambda: keep(replace(scene, text=st.session_state[key] or scene.text)),
-        )
+        _sentence(number, screen, scene)
     names_of, focus = names(tokens), scene.focus
     at = position(tokens, focus.token)
     chosen = {
@@ -368,6 +361,16 @@ def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Seq
                 f"{name}_{number}",
                 partial(_look, number, screen, name),
             )
+
+
+def _sentence(number: int, screen: Screen, scene: Scene) -> None:
+    key = _key(f"text_{number}")
+
+    def typed() -> None:
+        changed = replace(scene, text=st.session_state[key] or scene.text)
+        _change(number, scenes=_kept(screen.scenes, _named(changed).link()))
+
+    st.text_input(t("editor.sentence"), scene.text, key=key, on_change=typed)
 
 
 def _look(number: int, screen: Screen, name: str, value: Any) -> None:
@@ -514,13 +517,14 @@ def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None
         twin = scene.twin or scene.text
         needed["other"] = _kept({}, replace(scene, text=twin, twin="").link())
     if kind in ("order", "estimate"):
-        layer, _, _ = item.place
-        of_layer = item.trace.layers[layer]
-        keys = names(of_layer.sides.keys)
-        focus = {"key_token": scene.focus.key_token or keys[int(item.row.argmax())]}
-        if kind == "order":
-            focus["heads"] = ",".join(str(head + 1) for head in range(min(of_layer.n_heads, 4)))
-        needed["scenes"] = _with_focus(screen, True, **focus)
+        with suppress(MhaError):  # a head that is not there, which the verdict names
+            layer, _, _ = item.place
+            of_layer = item.trace.layers[layer]
+            keys = names(of_layer.sides.keys)
+            focus = {"key_token": scene.focus.key_token or keys[int(item.row.argmax())]}
+            if kind == "order":
+                focus["heads"] = ",".join(str(head + 1) for head in range(min(of_layer.n_heads, 4)))
+            needed["scenes"] = _with_focus(screen, True, **focus)
     _change(number, **needed)
 
 
@@ -541,7 +545,12 @@ def _verdict(screen: Screen) -> None:
 
 
 def _keep(draft: Lesson) -> None:
-    """Try it, or take it along: as a file, and as a link where that is short."""
+    """Try it, or take it along: as a file, and as a link where that is short. What is too long is said."""
+    try:
+        Lesson.read(draft.write())
+    except MhaError as error:
+        st.error(literal(said(error)))
+        return
     code = library.code(draft, library.MAX_SENT)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
