@@ -560,7 +560,7 @@ class Desk:
             if held is None:
                 raise MhaError("There is no student {number} in this room.", number=number)
             act.execute(delete(answers).where(answers.c.student_id == held.id))
-            gone = {"name": "", "needs_help": False, "removed": True}
+            gone = {"name": "", "needs_help": False, "removed": True, "asked": None}  # who asks again is new
             act.execute(update(students).where(students.c.id == held.id).values(**gone))
             act.execute(update(rooms).where(rooms.c.id == row.id).values(version=rooms.c.version + 1))
         self._rooms._forget()

@@ -48,6 +48,8 @@ def test_a_removed_student_is_gone_with_the_answers_and_the_place_is_not_given_a
         with pytest.raises(MhaError):
             act()
     assert sit("Cleo").number == 4
+    again = rooms.join(key.code, "Eva", asked="7")  # from the same page
+    assert rooms.enter(key.code, again).number == 5
     assert ada.keep(1, 1, "3", language="en") == bob.keep(1, 1, "3", language="en") == "3"
 
 
