@@ -113,6 +113,7 @@ class Call:
     one_length: bool = False
     layout: str = "batch"
     without_dropout: bool = False
+    is_causal: bool | None = None  # what its constructor was told, if it asks
 
     @property
     def dtype(self) -> torch.dtype:
@@ -188,16 +189,18 @@ def check(
     file = Path(file).resolve()
     kind = student.attention_class(file, name)
     module, spec, made_with = student.made(kind, h, d_model, arguments or {})
-    call, run, notes = _runnable(Call(module, str(file), student.signature(module), spec))
+    settings = ", ".join(f"{key}={value}" for key, value in made_with.items())
+    title = f"{kind.__name__}({settings})"
+    causal = next((value for key, value in made_with.items() if student.meaning(key) == "causal"), None)
+    call = Call(module, str(file), student.signature(module), spec, is_causal=causal)
+    call, run, notes = _runnable(call, title)
     tolerance = rounding(torch.float32, *(result.value.dtype for result in run.flow.results))
     named = {parameter: matrix for matrix, parameter in (weights or {}).items()}
     for parameter, matrix in named.items():
         one_of("matrix", matrix, ROLES, parameter="weights")
         one_of("weight", parameter, dict(module.named_parameters()), parameter="weights")
     learned = learned_matrices(module, run, named, spec, tolerance)
-    settings = ", ".join(f"{key}={value}" for key, value in made_with.items())
-    title = f"{file.name}: {kind.__name__}({settings})"
-    report = Report(title, learned.names, True, 0, tolerance, notes)
+    report = Report(f"{file.name}: {title}", learned.names, True, 0, tolerance, notes)
     for argument in ("", *call.signature.masks):
         for forms in _phases(call, argument, mask, is_causal=NOTES["causal"] in report.notes):
             if report.equal:
@@ -304,7 +307,7 @@ def _example(wrong: Tensor, right: Tensor) -> str:
     return f"{where}: yours {mine}, should be {theirs}"
 
 
-def _runnable(call: Call) -> tuple[Call, Run, tuple[str, ...]]:
+def _runnable(call: Call, title: str) -> tuple[Call, Run, tuple[str, ...]]:
     """The call in a way in which the module runs, without dropout if it is on, and what it cannot do."""
     errors: list[Exception] = []
     ways = product(("batch", "text"), (torch.float64, torch.float32), (False, True))
@@ -328,7 +331,11 @@ def _runnable(call: Call) -> tuple[Call, Run, tuple[str, ...]]:
             raise MhaError(
                 "Two runs of one text differ although the module is in evaluation; no dropout is the cause."
             )
-    raise MhaError("forward cannot be run: {error}.", error=student.said(errors[0])) from errors[0]
+    raise MhaError(
+        "forward of {module} cannot be run: {error}. --h, --d-model and --argument choose other sizes.",
+        module=title,
+        error=student.said(errors[0]),
+    ) from errors[0]
 
 
 def _first_run(call: Call) -> Run:
@@ -349,6 +356,8 @@ def _phases(call: Call, name: str, meaning: str | None, *, is_causal: bool) -> l
     if not name:
         plain = Form("", [(case, None) for case in call.cases()])
         causal = Form("causal", [(case.causal(), None) for case in square.cases()])
+        if call.is_causal is not None:
+            return [[causal if call.is_causal else plain]]
         return [[plain], [causal]] if call.signature.causal else [[plain, causal]]
     calls = (call,) if call.one_length else (call, square)
     forms = [form for one in calls for form in student.forms(one.cases(masked=True), meaning)]

@@ -140,8 +140,8 @@ def made(
             name=unknown[0],
             names=listed(parameters, "and") if parameters else "none",
         )
-    asked = {_meaning(name): value for name, value in given.items()}
-    is_shared |= "n_kv_heads" in map(_meaning, parameters)
+    asked = {meaning(name): value for name, value in given.items()}
+    is_shared |= "n_kv_heads" in map(meaning, parameters)
     wanted = h, d_model
     if h is None:
         h = asked.get("h", SHARED[0] * SHARED[1] if is_shared else HEADS)
@@ -156,7 +156,7 @@ def made(
     settings = _Settings(values)
     for name, parameter in parameters.items():
         needed = parameter.default is inspect.Parameter.empty
-        meant = _meaning(name)
+        meant = meaning(name)
         if name in given:
             arguments[name] = given[name]
         elif meant in values and (needed or meant in ALWAYS):
@@ -199,7 +199,7 @@ class _Settings:
         self.asked: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
-        if (meant := _meaning(name)) is None:
+        if (meant := meaning(name)) is None:
             raise AttributeError(f"a setting {name} whose meaning is not known")
         self.asked.add(meant)
         return self.values_by_meaning[meant]
@@ -207,7 +207,7 @@ class _Settings:
     __getitem__ = __getattr__
 
     def get(self, name: str, default: Any = None) -> Any:
-        return default if _meaning(name) is None else self[name]
+        return default if meaning(name) is None else self[name]
 
     def __repr__(self) -> str:
         return "the sizes"
@@ -257,7 +257,7 @@ def cases(of: AttentionSpec, n_inputs: int, *, masked: bool, one_length: bool = 
         sizes = [(BATCH, n, of.d_model) for n in (length, n_key, n_key)[:n_inputs]]
         inputs = tuple(torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes)
         padding = torch.ones(BATCH, 1, 1, n_key, dtype=torch.bool)
-        padding[1, ..., n_key - hidden :] = False
+        padding[hidden % BATCH, ..., n_key - hidden :] = False
         return Case(inputs, mask, padding if hidden else None)
 
     across = length if n_inputs == 1 or one_length else other
@@ -317,7 +317,7 @@ def forms(runs: Sequence[Case], meaning: str | None = None) -> Iterator[Form]:
         yield Form("keep", [(case, case.visible.sum(-1).flatten()) for case in padded])  # lengths
 
 
-def _meaning(name: str) -> str | None:
+def meaning(name: str) -> str | None:
     plain = _plain(name)
     fitting = (meant for meant, names in ARGUMENTS.items() for n in names.split() if fnmatchcase(plain, n))
     return next(fitting, None)

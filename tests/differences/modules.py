@@ -238,6 +238,13 @@ FAULTS = {
                 ".tril()",
                 ".tril(-1)",
             ),
+            (
+                "mask=lost",
+                "dim, heads):",
+                "dim, heads, causal=False):",
+                '        scores = scores.masked_fill(~keep, float("-inf"))\n',
+                "",
+            ),
             ("mixing=transposed", '"bhnm,bhmk->bhnk", weights', '"bhmn,bhmk->bhnk", weights'),
             ("matrices=qkk", "x, self.value)", "x, self.key)"),
             (
@@ -349,6 +356,13 @@ VARIANTS = {
         "packed",
         '        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))\n        att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))\n        att = F.softmax(att, dim=-1)\n        att = F.dropout(att, self.dropout, training=self.training)\n        y = att @ v\n',
         "        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n",
+    ),
+    "a switch for the mask": (
+        "einsum",
+        "dim, heads):\n        super().__init__()",
+        "dim, heads, causal=False):\n        super().__init__()\n        self.causal = causal",
+        "        scores = scores.masked_fill(",
+        "        if self.causal: scores = scores.masked_fill(",
     ),
     "each head's q, k and v beside each other": (
         "packed",

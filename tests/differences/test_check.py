@@ -86,6 +86,12 @@ def test_the_line_that_made_the_matrix_is_shown_with_what_it_should_be(written, 
         (EINSUM, "scores.softmax(dim=-1)", "scores.relu()", "weights"),
         (LINEAR, "return self.W_o(out)", "return query + self.W_o(out)", "output"),
         (LINEAR, "self.W_q(query)", "query @ self.W_q.weight.T + self.W_v.bias", "q"),
+        (
+            changed(PACKED, *VARIANTS["a causal module with padding"][1:]),
+            "padding_mask[:,",
+            "padding_mask[:1,",
+            "weights",
+        ),
     ],
 )
 def test_what_no_known_mistake_explains_is_said_to_be_unknown(written, code, old, new, matrix):
@@ -121,6 +127,7 @@ def test_a_row_without_keys_is_named_where_it_is_nan(written):
         (changed(LINEAR, "dropout=0.1):", "rank, dropout=0.1):"), {}, "--argument rank="),
         (changed(LINEAR, "return self.W_o(out)", "return out.sum()"), {}, "returns no tensor of shape"),
         (changed(LINEAR, "return self.W_o(out)", "return self.W_p(out)"), {}, "no attribute 'W_p'"),
+        (changed(LINEAR, "self.d_k).transpose", "64).transpose"), {}, "(d_model=30, num_heads=3"),
         (changed(LINEAR, "self.W_o(out)", "self.W_o(out) + torch.randn(())"), {}, "no dropout is the cause"),
     ],
 )
