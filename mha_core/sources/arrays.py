@@ -276,7 +276,7 @@ def _tensor(name: str, value: Any) -> Tensor:
             layout=tensor.layout,
             dtype=tensor.dtype,
         )
-    if tensor.is_floating_point() or tensor.dtype == torch.bool:
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or name == "mask":
         return tensor
     whole = tensor.numpy()
     if whole.size and max(int(whole.max()), -int(whole.min())) > MAX_WHOLE:

@@ -454,10 +454,20 @@ class Recorder:
         return self.part if self._n_parts > 1 and isinstance(self.part, int) else self.item
 
     def _n_sequences(self, where: Caller, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
-        """How many sequences are read at once; more than one text where that is read in parts."""
-        if self.batch not in (None, 1):
-            return self.batch
-        return where.batch(lengths, q_shape) or self.batch
+        """How many sequences are read at once; more than one text where that is read in parts.
+
+        Raises `MhaError` where the caller has said a number that does not fit them.
+        """
+        read = where.batch(lengths, q_shape)
+        if self.batch in (None, 1):
+            return read or self.batch
+        if read and read % self.batch:
+            raise MhaError(
+                "it reads {n_read} texts at once, and batch is {batch}; leave batch= out.",
+                n_read=read,
+                batch=self.batch,
+            )
+        return self.batch
 
     def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
         """Find the number of parts of an item in a call, which reads `n_read` sequences at once.

@@ -106,6 +106,7 @@ def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
         ({"q": []}, "no layer"),
         ({"q": torch.zeros(H, 7, D_K, dtype=torch.complex64)}, "complex"),
         ({"mask": torch.ones(7, 7)}, "a mask is boolean"),
+        ({"mask": torch.ones(7, 7).int()}, "The mask has dtype torch.int32"),
         ({"mask": torch.ones(6, 7, dtype=torch.bool)}, "mask of layer 0 has shape (6, 7)"),
         ({"bias": torch.ones(5, 7, 7)}, "bias of layer 0 has shape (5, 7, 7)"),
         ({"bias": torch.ones(7)}, "expected ([head,] query, key)"),

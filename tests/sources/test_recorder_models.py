@@ -563,6 +563,7 @@ def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
         (windows, one, {"item": 1}, "items 0 to 0; item 1"),
         (windows, one, {"part": 4}, "parts 0 to 3; part 4"),
         (GPT(), table[:, :L], {"part": 1}, "part is 1, and no layer reads its item in parts"),
+        (SelfAttention(), normal(2, L, D), {"batch": H}, "reads 2 texts at once, and batch is 3"),
         (windows, table, {}, "batch=1 if all of them are parts of one"),
     ):
         assert said in refusal(model, given, **options)
@@ -589,6 +590,14 @@ def test_ambiguous_heads_texts_and_parts_are_refused(normal, refused):
     said = refusal(product, *[torch.randn(H, L, D_K)] * 3)
     assert "It has 3 heads or texts, and it cannot be told how many texts there are; give batch=" in said
     assert "mha.from_tensors" in said
+
+
+def test_the_last_item_may_be_counted_from_the_end(normal):
+    for fused in (True, False):
+        model, x = SelfAttention(fused), normal(2, L, D)
+        last, second = (recorded(model, x, of=model, item=item) for item in (-1, 1))
+        assert last.source == second.source
+        close(last.layers[0].result(), second.layers[0].result())
 
 
 # Other layers, programs and libraries

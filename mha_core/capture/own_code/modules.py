@@ -141,9 +141,9 @@ def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
     if n_texts == 1:
         return tensor if tensor.dim() == 4 else tensor.reshape(1, -1, shape[-1])
     if tensor.dim() == 2 and shape[0] % n_texts == 0:
-        return tensor.unflatten(0, (n_texts, -1))[item : item + 1]
+        return tensor.unflatten(0, (n_texts, -1))[item][None]
     if tensor.dim() > 2 and shape[0] == n_texts:
-        return tensor[item : item + 1]
+        return tensor[item][None]
     if tensor.dim() == 3 and shape[1] == n_texts:
         return tensor[None, :, item]
     return None

@@ -75,7 +75,8 @@ class Start(NamedTuple):
                 chosen = chosen.repeat_interleave(x.shape[self.axes[axis]] // self.sizes[axis], axis)
             rows = laid(chosen, self.axes, x)
             if item is not None and self.texts is not None and x.shape[self.texts] > 1:
-                rows = rows & laid(torch.arange(x.shape[self.texts]) == item, (self.texts,), x)
+                n_texts = x.shape[self.texts]
+                rows = rows & laid(torch.arange(n_texts) == item % n_texts, (self.texts,), x)
             return changed(x, rows, 1.0 if item is None or x.dtype in HALF else self.size)
 
 
