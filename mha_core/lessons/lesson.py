@@ -132,7 +132,11 @@ class Lesson:
         """The lesson of a file, which has its name. Raises `LessonError` and `OSError`."""
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-        return cls.read(content.decode(errors="replace"), Path(path).stem)
+        reader = _Reader(content.decode("utf-8-sig", errors="replace"), Path(path).stem, is_draft=False)
+        if len(content) <= MAX_BYTES and "\ufffd" in reader.text:
+            at = reader.text.partition("\ufffd")[0].count("\n") + 1
+            raise reader.refusal(Problem(at, MhaError("A lesson is a text file in UTF-8.")))
+        return reader.lesson()
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -230,15 +234,13 @@ class _Reader:
         for at, line in enumerate(self.text.splitlines(), start=1):
             if line.count(".") > MAX_DOTS:
                 message = MhaError("A line has at most {limit} dots.", limit=MAX_DOTS)
-                self.problems.append(Problem(at, message))
-                raise self._unreadable()
+                raise self.refusal(Problem(at, message))
         try:
             table = tomllib.loads(self.text)
         except (ValueError, RecursionError) as error:  # of a number of 5,000 digits it is no TOMLDecodeError
             found = re.search(r"at line (\d+)", str(error))
             message = MhaError("This is not TOML: {reason}", reason=str(error))
-            self.problems.append(Problem(int(found[1]) if found else 1, message))
-            raise self._unreadable() from None
+            raise self.refusal(Problem(int(found[1]) if found else 1, message)) from None
         self._known(table, (*TEXTS, "minutes", "screens"), 0)
         texts = {name: self._words(table, name, 0) for name in TEXTS}
         minutes: Any = table.get("minutes")
@@ -281,8 +283,11 @@ class _Reader:
             message = MhaError(
                 "A lesson has at most {limit:,} bytes; this one has {size:,}.", limit=MAX_BYTES, size=size
             )
-            self.problems.append(Problem(1, message))
-            raise self._unreadable()
+            raise self.refusal(Problem(1, message))
+
+    def refusal(self, problem: Problem) -> LessonError:
+        self.problems.append(problem)
+        return self._unreadable()
 
     def _unreadable(self) -> LessonError:
         problems = tuple(sorted(self.problems, key=lambda one: one.line))

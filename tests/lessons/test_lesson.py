@@ -86,6 +86,16 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(name):
     assert f"line {line}: " in str(refusal.value)
 
 
+def test_a_file_of_another_editor_is_read_or_refused_with_the_reason(tmp_path):
+    text = ONE.replace("[[", 'title = "Déjà vu"\n[[', 1)
+    file = tmp_path / "lesson.toml"
+    file.write_text(text, encoding="utf-8-sig")  # as Notepad writes it
+    assert Lesson.open(file).title == {ANY: "Déjà vu"}
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(LessonError, match="line 2: A lesson is a text file in UTF-8"):
+        Lesson.open(file)
+
+
 def test_all_that_is_wrong_is_named_at_once():
     text = ONE.replace("5", "0").replace("point", "quiz") + f'[[screens]]\nkind = "cell"\n{SCENE}\nask = 1'
     with pytest.raises(LessonError) as refusal:
