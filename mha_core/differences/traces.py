@@ -127,16 +127,28 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
     >>> print(mha.difference(trace, trace))
     The two runs are equal within rounding.
 
-    Raises `MhaError` for values that are no traces, and for traces of other texts.
+    Other names of tokens, as in another text, are noted. Raises `MhaError` for values that are no traces, and
+    for texts of other lengths.
     """
     ours, others = (_layers_of(one) for one in (mine, theirs))
-    if len(ours) != len(others):
+    if len(ours) != len(others) or not ours:
         raise MhaError(
             "Give the traces of the same texts: there are {mine} of one run and {theirs} of the other.",
             mine=len(ours),
             theirs=len(others),
         )
     notes = []
+    texts = [(one[0].sides, other[0].sides) for one, other in zip(ours, others, strict=True)]
+    named = [(one.queries.pieces, other.queries.pieces) for one, other in texts if one.named and other.named]
+    words = (pair for both in named for pair in zip(*both, strict=False))
+    if (unequal := next((pair for pair in words if pair[0] != pair[1]), None)) is not None:
+        notes.append(
+            Phrase(
+                "The tokens have other names: {mine} in my run is {theirs} in theirs.",
+                mine=unequal[0],
+                theirs=unequal[1],
+            )
+        )
     counts = len(ours[0]), len(others[0])
     if counts[0] != counts[1]:
         notes.append(

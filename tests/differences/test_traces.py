@@ -212,8 +212,15 @@ def test_what_cannot_be_compared_is_refused():
     for mine, theirs, said in (
         (one, other, "other lengths"),
         (one, [one, one], "of the same texts"),
+        ([], [], "there are 0 of one run"),
         (one, "trace", "got a str"),
         (one, mha.trace("How are you?", h=2, d_model=32), "4 heads and the other 2"),
     ):
         with pytest.raises(MhaError, match=said):
             mha.difference(mine, theirs)
+
+
+def test_other_words_are_noted():
+    mine, theirs = (mha.trace(f"The {noun} saw it.", h=2, d_model=16) for noun in ("dog", "cat"))
+    assert "dog in my run is cat in theirs" in str(mha.difference(mine, theirs))
+    assert mha.difference(mine, mine).notes == ()
