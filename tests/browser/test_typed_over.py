@@ -13,12 +13,18 @@ def test_a_word_is_typed_over_where_it_stands(visit, app, eye, settled):
     word.dblclick()
     field.press("Escape")
     expect(word).to_be_visible()
+    page.keyboard.press("ArrowUp")  # the keys are the view's again
+    assert view.chosen_word() == "the"
     word.dblclick()
+    expect(field).to_have_attribute("maxlength", "100")
     field.fill("bird")
     field.press("Enter")
     expect(typed).to_have_value("The dog saw the bird.")
     settled(page)
     assert view.chosen_word() == "bird"
+    page.keyboard.press("ArrowUp")
+    assert view.chosen_word() == "the"
+    page.keyboard.press("ArrowDown")
     view.button("Change “bird”").click()
     field.fill("fish")
     view.view.locator(".status").click()  # losing focus commits, too

@@ -281,7 +281,12 @@ export class HeadView {
   #takeKeys() {
     const { activeElement } = treeOf(this.root);
     if (this.root.contains(activeElement) && !activeElement?.matches(".strip .scroll")) return;
-    this.drawings[this.selection.nth]?.drawing.list.focus({ preventScroll: true });
+    this.#toKeys(this.selection.nth);
+  }
+
+  /** @param {number} nth */
+  #toKeys(nth) {
+    this.drawings[nth]?.drawing.list.focus({ preventScroll: true });
   }
 
   // Arrows on a button belong to its row of buttons.
@@ -369,7 +374,7 @@ export class HeadView {
     this.controls();
     this.followed = null;
     this.redraw(this.width || this.root.clientWidth, pinned?.[0]?.tokens[0]); // another width is observed
-    if (focused !== undefined) this.drawings[Number(focused)]?.drawing.list.focus({ preventScroll: true });
+    if (focused !== undefined) this.#toKeys(Number(focused));
     if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
@@ -465,7 +470,9 @@ export class HeadView {
   /** @param {number} nth @param {number} token */
   #rewrite(nth, token) {
     const name = this.rewriting(nth, token);
-    if (name) typeOver(this.#wordOf(nth, token), name, (word) => this.page.rewrite?.(nth, token, word));
+    if (!name) return;
+    const commit = (/** @type {string} */ word) => this.page.rewrite?.(nth, token, word);
+    typeOver(this.#wordOf(nth, token), name, commit, () => this.#toKeys(nth));
   }
 
   // From the one word that is chosen in the first sentence to the one that the chosen head looks at most; null where

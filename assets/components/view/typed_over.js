@@ -2,16 +2,20 @@
 
 import { make } from "../page/elements.js";
 
+const MAX_WORD = 100; // characters, as many as the server takes (pages/see/_heads/sentences.py)
+
 /**
  * @param {HTMLElement} element of the word
  * @param {string} name of the field, to screen readers
  * @param {(word: string) => void} commit another word
+ * @param {() => void} leave by a key, so that the keyboard has another place
  */
-export function typeOver(element, name, commit) {
+export function typeOver(element, name, commit, leave) {
   const word = element.querySelector("bdi");
   if (!word) return;
   const before = word.textContent ?? "";
-  const input = Object.assign(make("input"), { value: before, ariaLabel: name, size: Math.max(4, before.length) });
+  const size = Math.max(4, before.length);
+  const input = Object.assign(make("input"), { value: before, ariaLabel: name, size, maxLength: MAX_WORD });
   let isOpen = true;
   /** @param {boolean} isKept */
   const close = (isKept) => {
@@ -23,7 +27,9 @@ export function typeOver(element, name, commit) {
   };
   for (const act of ["click", "dblclick", "keydown"]) input.addEventListener(act, (event) => event.stopPropagation());
   input.addEventListener("keydown", ({ key, isComposing }) => {
-    if (!isComposing && (key === "Enter" || key === "Escape")) close(key === "Enter");
+    if (isComposing || (key !== "Enter" && key !== "Escape")) return;
+    close(key === "Enter");
+    leave();
   });
   input.addEventListener("blur", () => close(true));
   word.replaceWith(input);
