@@ -176,7 +176,7 @@ def test_a_hovered_token_shows_its_row_or_column_and_a_click_pins_it_in_both_sen
         assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
     view.button("Unpin (Esc)").click()
     assert view.view.locator("[aria-selected=true]").count() == 0
-    assert view.said().startswith("Every token's strongest lines.")
+    assert view.said().startswith("No token is chosen.")
     assert_lines(view.lines(), expected(TIRED, range(13), [2, 3]))
     for unpin in (lambda: view.listbox().press("Escape"), view.token(TIRED_AT).click):
         view.token(TIRED_AT).click()

@@ -203,10 +203,11 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   });
   const kind = !list ? "nowhere" : isFew ? "each" : "looks";
   const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
+  const added = focus.tokens.length > 1 && texts.added;
   const share = shareOfHidden(layer, heads, focus);
-  if (focus.side === "key") return paragraph([sentence, layer.away && texts.rescaled], texts);
+  if (focus.side === "key") return paragraph([sentence, layer.away && texts.rescaled, added], texts);
   const hiddenShare = share >= WORTH_NAMING && fill(texts.hidden_share, { share: share.toFixed(2) });
-  return paragraph([sentence, hiddenShare], texts);
+  return paragraph([sentence, hiddenShare, added], texts);
 }
 
 // The largest weights of one head, or of the mean of many.
