@@ -125,7 +125,7 @@ def test_enter_applies_a_sentence_but_not_during_composition(visit, app, settled
     assert link_of(page)["text"] == "My dog chased the postman because he was scared."
     view = eye(page)
     assert view.chosen_word() == "he"
-    assert view.answered().startswith("What does he stand for? ")
+    assert view.answered().startswith("What does “he” stand for? ")
     view.word(3).click()
     assert "Who does it? dog" in view.answered()
 

@@ -246,7 +246,7 @@ def test_an_answer_lists_probable_words_and_isolates_right_to_left_text():
 
 
 PRONOUN, CUE, NOUN = (
-    "What does it stand for?",
+    "What does “it” stand for?",
     "Which word decides that?",
     "Which noun does “tired” belong to?",
 )
@@ -276,9 +276,9 @@ ANSWERED = [
     ("cross", SELF, [("Who does it?", "animal 98%"), ("To whom or what?", "it 97%")]),
     ("cross", NO_DOER, [("Who does it?", UNSURE, "animal 20%, street 19%")]),
     ("animal", {"doer": (("cross", 0.9),)}, [("What does “animal” do?", "cross 90%")]),
-    ("animal", {"noun": (("animal", 0.8),)}, [("About animal:", "")]),  # never the answer about itself
+    ("animal", {"noun": (("animal", 0.8),)}, [("About “animal”:", "")]),  # never the answer about itself
     ("street", {"object": (("cross", 0.9),)}, [("What is done to “street”?", "cross 90%")]),
-    ("because", {}, [("About because:", "")]),
+    ("because", {}, [("About “because”:", "")]),
     (
         "because",
         {"before": (("it", 0.8),)},
@@ -315,7 +315,7 @@ def test_questions_that_the_same_heads_answer_have_one_answer():
         ("Who does it? To whom or what? Which word comes before?", "perhaps street 80%"),
     ]
     assert _told(said[8]) == [
-        ("What does it stand for?", "animal 90%"),
+        ("What does “it” stand for?", "animal 90%"),
         ("What is done to “it”? Which word comes before? Which word decides that?", "perhaps street 80%"),
     ]
 
