@@ -40,6 +40,7 @@ KEYS = (
     *(f"what_if.{name}" for name in ("of_head", "of_heads", "of_all_heads", "every_word", "unordered_says")),
     *(f"what_if.{kind}_says" for kind in ("cut", "off", "even", "row", "mask", "divisor", "temperature")),
     "what_if.concatenated_says",
+    "link.refused",
 )
 
 

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { modelNamed, nearestModel, readScene, sceneQuery, twinOf } from "../../assets/components/engine/scene_link.js";
+import {
+  modelNamed,
+  nearestModel,
+  readScene,
+  replacedIn,
+  sceneQuery,
+  twinOf,
+} from "../../assets/components/engine/scene_link.js";
 import { DEFAULTS } from "../../assets/components/scene/schema.js";
 
 const english = { text: "it was too tired.", twin: "it was too wide.", token: "it" };
@@ -61,4 +68,19 @@ test("the nearest model has the architecture that is asked for, if one is here",
   assert.equal(near("en", "latent", 8, 128), "latent-en-h4-d64");
   assert.equal(near("zh", "latent", 8, 128), "glass-box-zh-h4-d64");
   assert.equal(near("fr", "latent", 8, 128), undefined);
+});
+
+test("what a link asks for and the page replaces is named", () => {
+  const names = ["[CLS]", "A", "cat"];
+  /** @type {(query: string) => string[]} */
+  const replaced = (query) => {
+    const asked = opened(query).scene.focus;
+    return replacedIn(query, asked, { ...asked, layer: "2", head: "4", drawing: "lines" }, names);
+  };
+  assert.deepEqual(replaced("text=A+cat&token=cat&layer=2&head=4"), []);
+  assert.deepEqual(replaced("text=A+cat&token=3&drawing=lines"), []);
+  assert.deepEqual(replaced("text=A+cat&token="), []); // no token is chosen
+  assert.deepEqual(replaced("token=unicorn&layer=9&head=7&drawing=foo"), ["layer", "head", "token", "drawing"]);
+  assert.deepEqual(replaced("token=4"), ["token"]);
+  assert.deepEqual(replaced("layer=9&weights=6"), []); // of other weights, which is said
 });

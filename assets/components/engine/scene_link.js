@@ -21,6 +21,7 @@ import { HIDDEN_MARK } from "./lexicon.js";
 /** @typedef {[key: string, values: Record<string, string | number>]} LinkNote a text on what a link has and this page lacks */
 
 const COMPUTED_ELSEWHERE = ["random", "run", "file", "model"]; // sources
+const REPLACEABLE = /** @type {const} */ (["layer", "head", "token", "sentence", "drawing", "matrix"]);
 const ELSEWHERE = ["against", "ask_model"]; // fields that only pages of the app have
 
 /** @param {string} file "glass-box-en-h4-d64" @returns {ModelName} */
@@ -93,6 +94,24 @@ export function readScene(query, { example, english, edition }) {
     focus,
   };
   return { scene, notes };
+}
+
+/**
+ * The fields of a link that the page has replaced, since its models or its sentence lack what they name.
+ * @param {string} query
+ * @param {import("../scene/focus_link.js").LinkFocus} asked as it was read from the link
+ * @param {import("../scene/focus_link.js").LinkFocus} taken
+ * @param {string[]} names of the tokens
+ */
+export function replacedIn(query, asked, taken, names) {
+  const link = new URLSearchParams(query);
+  /** @param {string} name */
+  const isToken = (name) => names.includes(/^\d+$/.test(name) ? (names[Number(name) - 1] ?? "") : name);
+  return REPLACEABLE.filter((field) => {
+    const value = link.get(field);
+    if (!value || value !== asked[field]) return false;
+    return field === "token" ? !isToken(value) : value !== taken[field];
+  });
 }
 
 /**

@@ -4,7 +4,7 @@ import { answersInWords, firstToken, headWithAnswer } from "../engine/answers.js
 import { linkOfEdits, withEdits } from "../engine/edits.js";
 import { HIDDEN_MARK, Lexicon, languageOf } from "../engine/lexicon.js";
 import { SmallModel } from "../engine/model.js";
-import { modelNamed, nearestModel, readScene, sceneQuery } from "../engine/scene_link.js";
+import { modelNamed, nearestModel, readScene, replacedIn, sceneQuery } from "../engine/scene_link.js";
 import { ReadSentence } from "../engine/sentence.js";
 import { stepsToVector } from "../engine/vector_steps.js";
 import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
@@ -31,6 +31,7 @@ import { fill, paragraph } from "./wording.js";
 
 const COUNT = new Intl.NumberFormat("en");
 const TYPING_PAUSE = 600; // milliseconds without a key, after which what was typed is an entry of the browser's history
+const MAX_QUOTED = 40; // characters of a wrong value
 const CHOSEN_LANGUAGE = "headscope_language";
 const LOGO =
   "M0 0h6v6H0zM8 0h6v6H8zM16 0h6v6h-6zM0 8h6v6H0zM8 8h6v6H8zM16 8h6v6h-6zM0 16h6v6H0zM8 16h6v6H8zM16 16h6v6h-6z";
@@ -55,6 +56,7 @@ class ModelPage {
   notes = [];
   shown = "en"; // the language of the page
   chosen = ""; // the one that its reader chose
+  asked = ""; // the link, until its scene is drawn
   isNew = false; // is the text another one than before?
   isDrawing = false;
   sized = ""; // the model that the fields of sizes offer
@@ -125,7 +127,7 @@ class ModelPage {
     this.shown = preferred.map((tag) => tag?.split("-")[0]).find((code) => spoken.includes(code)) ?? "en";
     if (asked) this.chosen = this.shown;
     const { scene, notes } = readScene(query, this.here);
-    Object.assign(this, { scene, notes, isNew: false });
+    Object.assign(this, { scene, notes, asked: query, isNew: false });
     this.build();
     await this.draw();
     this.#name();
@@ -292,7 +294,7 @@ class ModelPage {
     const plain = this.#read(first);
     const twin = second && !scene.edits.length ? this.#read(second) : null;
     /** @type {string[]} */
-    const said = this.notes.map(([key, values]) => this.t(key, values));
+    const said = [];
     const { facts } = first.model;
     if (this.sized !== facts.name) renew(this.sizes, this.#sizes());
     const { h, d_model, architecture } = facts;
@@ -311,7 +313,8 @@ class ModelPage {
       if (other.h === h && other.layers.length === facts.layers.length) this.reads.push(twin);
       else said.push(this.t("static.twin_elsewhere"));
     }
-    this.say(said.join(" "));
+    this.#drawView(); // which adds notes on the link
+    this.say([...this.notes.map(([key, values]) => this.t(key, values)), ...said].join(" "));
     const trained = first.model.isDecoder ? "model.trained_decoder" : "model.trained";
     const about = [
       this.t(trained, { ...sizes, steps: COUNT.format(facts.steps) }),
@@ -319,7 +322,6 @@ class ModelPage {
       this.t("static.more"),
     ];
     this.about.textContent = paragraph(about, this.texts.view);
-    this.#drawView();
   }
 
   /** @param {SentenceName} name @param {import("../engine/lexicon.js").CutText} cut @param {number} limit */
@@ -348,6 +350,7 @@ class ModelPage {
     // In a new text, and where the text lacks the word: the first thing to look at, and a head with an answer there.
     const { token: asked, sentence } = scene.focus;
     const own = reads[Number(sentence) - 1] ?? read;
+    const before = { ...scene.focus };
     if (asked && (this.isNew || (!/^\d+$/.test(asked) && !own.cut.names.includes(asked)))) {
       const isFirst = this.isNew || (scene.focus.layer === DEFAULTS.layer && scene.focus.head === DEFAULTS.head);
       const head = isFirst ? headWithAnswer(read, firstToken(read)) : null;
@@ -373,6 +376,12 @@ class ModelPage {
       steps: (asked) => stepsToVector(this.reads[asked.panel] ?? read, asked),
     });
     view.goTo(place);
+    const looked = { ...scene.focus, ...linkOf(view.selection, scene.focus) };
+    for (const name of replacedIn(this.asked, before, looked, own.cut.names)) {
+      const taken = (name === "drawing" && this.texts.view[`draw_${looked.drawing}`]) || looked[name];
+      this.notes.push(["link.refused", { name, value: before[name].slice(0, MAX_QUOTED), taken }]);
+    }
+    this.asked = "";
     [this.isDrawing, this.isNew] = [false, false];
     this.experiment.show(read, scene.edits, view.selection);
   }
