@@ -132,9 +132,11 @@ def _about(
         return said._replace(heads=heads)
     notes = [] if new is None else [t("answer.guess", word=written(new))]
     tokens = trace.answered
-    keys = [compute.once(trace, _largest)[head][query] for head in heads]
+    # A head that is off passes nothing on, wherever it looks.
+    acting = [head for head in heads if trace.layers[-1].output(head, rows=[query]).any()]
+    keys = [compute.once(trace, _largest)[head][query] for head in acting]
     if keys and best not in [normalized(tokens.pieces[key]) for key in keys]:
-        notes.append(t("answer.differs", head=heads[0] + 1, key=written(tokens.labels[keys[0]])))
+        notes.append(t("answer.differs", head=acting[0] + 1, key=written(tokens.labels[keys[0]])))
     notes = [note for note in notes if note not in told]
     told.update(notes)
     return said._replace(note=paragraph(notes), heads=heads)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mha_core import AttentionTrace
+from mha_core.attention.edits import Output
 from mha_core.export import head_view
 from mha_core.focus.focus import Focus
 from mha_core.scene.first_look import first_token, focus_on_answer
@@ -65,6 +66,24 @@ def test_answers_and_the_first_look_are_those_of_the_app(javascript, plan):
         assert first == first_token(trace.tokens), typed
         focus = focus_on_answer(Focus(), trace, first)
         assert (0 if head is None else head) == focus.head - 1, typed
+
+
+@pytest.mark.usefixtures("own_language")
+def test_weights_of_a_head_that_is_off_are_no_reason_for_an_answer(javascript):
+    plan, typed = PLANS[1], "The animal didn't cross the street because it was too tired."
+    files = {"model": parts.model(plan), "words": parts.words(plan.language), "said": parts.texts()}
+    code = CODE.replace("lexicon.cut(text))", 'lexicon.cut(text), readEdits("off,layer=2,head=1").edits)')
+    [[said, *_]] = javascript(
+        [*MODULES, "engine/edits.js"],
+        f'const language = "en";\n{code}',
+        **files,
+        texts=json.dumps([typed]).encode(),
+    )
+    trace = mini.follow(mini.model(plan), typed, edits=(Output(layer=1, heads=0),))
+    for of_app in answers.in_words(trace), said:
+        asked, words, note, *_ = of_app[trace.tokens.index("it")][0]
+        assert (asked, words) == ("What does “it” stand for?", "no word here 100%")
+        assert note == ""
 
 
 def test_the_page_has_every_text_that_its_scripts_name():

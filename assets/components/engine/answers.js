@@ -114,10 +114,12 @@ function answerAbout(read, token, questions, answer, noted, texts) {
   const said = [asked, isSure ? words : fill(texts["answer.perhaps"], { words }), "", isSure, heads];
   const notes = fresh === null ? [] : [fill(texts["answer.guess"], { word: isolated(fresh) })];
   const last = read.layers[read.layers.length - 1];
-  const rows = heads.map((head) => last.row(head, token));
+  // A head that is off passes nothing on, wherever it looks.
+  const acting = heads.filter((head) => last.output(head, token).some(Boolean));
+  const rows = acting.map((head) => last.row(head, token));
   const keys = rows.map((row) => row.indexOf(Math.max(...row)));
   if (keys.length && !keys.some((key) => read.words[key] === best))
-    notes.push(fill(texts["answer.differs"], { head: heads[0] + 1, key: isolated(read.cut.labels[keys[0]]) }));
+    notes.push(fill(texts["answer.differs"], { head: acting[0] + 1, key: isolated(read.cut.labels[keys[0]]) }));
   const unsaid = notes.filter((note) => !noted.has(note));
   for (const note of unsaid) noted.add(note);
   said[2] = paragraph(unsaid, texts);
