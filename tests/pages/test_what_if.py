@@ -29,6 +29,7 @@ def answers(app) -> list[str]:
 
 def test_a_word_of_your_own_has_its_probability_before_and_after(on_page):
     app = on_page(edits=CUT)
+    assert "its probability" in app.text_input(key="what_if_word").placeholder
     app.text_input(key="what_if_word").set_value("Street").run()
     cut = [edits.Hide(layer=1, rows=8, keys=2)]
     shares = [
