@@ -88,22 +88,24 @@ def instead(found: Nearest, asked: Scene, field: str, _vectors: bool) -> None:
     """
     trace = found.trace
     too_long = [reason for reason in found.reasons if "text" in reason.fixes[0]]
-    if len(too_long) < len(found.reasons):
-        _sizes(trace, asked)
+    if others := [reason for reason in found.reasons if reason not in too_long]:
+        _sizes(trace, asked, others)
     if isinstance(trace.source, TrainedSource):
         _parts(trace.source.language, asked, field, too_long=bool(too_long))
     elif too_long:
         st.caption(t("instead.beginning", count=f"{len(trace.tokens):,}", reason=literal(too_long[0])))
 
 
-def _sizes(trace: AttentionTrace, asked: Scene) -> None:
-    """Say that no model has these sizes, which one is shown instead, and how to get others."""
+def _sizes(trace: AttentionTrace, asked: Scene, reasons: Sequence[MhaError]) -> None:
+    """Say that no model has these sizes or reads a hidden word, which one is shown, and how to get others."""
     names = ("architecture", "h", "d_model")
     shown = {name: getattr(trace.source, name) for name in names}
     wanted = {name: getattr(asked, name) for name in names}
     taken = joined(choice.setting(name, shown[name]) for name in names if shown[name] != wanted[name])
     said_as = wanted | {"architecture": choice.word("architecture", asked.architecture)}
     why = "indivisible" if asked.d_model % asked.h else "no_model"
+    if reasons[-1].fixes[0].keys() == {"architecture"}:  # at the same sizes another one reads it
+        why, said_as = "hidden", {"reason": literal(said(reasons[-1]))}
     with st.container(horizontal=True, vertical_alignment="center", key="instead"):
         line = t(f"instead.{why}", taken=taken, **said_as)
         st.markdown(f":material/straighten: {line}", width="content")

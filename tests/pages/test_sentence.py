@@ -367,6 +367,12 @@ def test_without_a_model_of_a_size_the_nearest_is_shown(opened, eye, draws, engl
         assert app.number_input(key="h").value == asked["h"]
 
 
+def test_a_hidden_word_is_the_reason_why_no_decoder_reads_the_sentence(opened):
+    said = page_text(opened(architecture="decoder", text="The [MASK] slept.", twin=""))
+    assert "never read a hidden one" in said
+    assert "was trained with" not in said  # there is such a decoder
+
+
 def test_a_new_sentence_drops_the_chosen_words(opened, move, word):
     app = move(opened(), token="animal")
     app.text_area(key="text").set_value("The old theory was approved by the animal.")
