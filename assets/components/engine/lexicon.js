@@ -31,15 +31,18 @@ const MIN_STEM = 3; // letters before an ending
 const KNOWN_COST = 10; // of a word: the cheapest way to cut a text is taken
 const UNKNOWN_COST = 11;
 // Lower case for comparison ("Straße" and "STRASSE" are one word), as Python's `casefold` has it.
+const IS_PLAIN = /^[\p{ASCII}\p{Script=Han}]*$/u;
 const AS_TYPED = /[ı\u13a0-\u13f5]/u;
 const CHEROKEE = /[\u13f8-\u13fd\uab70-\uabbf]/u;
 
 /** @param {string} text */
 export const folded = (text) =>
-  Array.from(text, (one) => {
-    if (AS_TYPED.test(one)) return one;
-    return CHEROKEE.test(one) ? one.toUpperCase() : one.toLowerCase().toUpperCase().toLowerCase();
-  }).join("");
+  IS_PLAIN.test(text)
+    ? text.toLowerCase()
+    : Array.from(text, (one) => {
+        if (AS_TYPED.test(one)) return one;
+        return CHEROKEE.test(one) ? one.toUpperCase() : one.toLowerCase().toUpperCase().toLowerCase();
+      }).join("");
 
 /** @param {string} piece in the spelling of the vocabulary */
 export const normalized = (piece) => (piece === HIDDEN_MARK ? piece : folded(piece).replaceAll("’", "'"));

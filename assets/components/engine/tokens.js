@@ -3,81 +3,45 @@
 /** @typedef {[start: number, end: number]} Span of a text, in UTF-16 units */
 
 const BETWEEN_SEPARATORS = /[^\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+/gu;
-// Characters of scripts without spaces between words: each becomes a token.
-const UNSPACED =
-  /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}ー\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
-const NUMERIC = /^\p{N}/u;
-const WORD_PART = /^[\p{L}\p{N}_]/u;
 const INVISIBLE = /^\p{Default_Ignorable_Code_Point}+$/u;
-const BRACKETED = /<[^\s<>]{1,20}>|\[[A-Z]{2,12}\]/uy; // special tokens of other tokenizers
-const IN_NUMBERS = ".,:";
-const IN_WORDS = "'’-‑";
-const REPEATED = ".!?…-";
 const SPACE_MARKS = /^[Ġ▁]+/u; // a tokenizer's mark of a space before a piece
 const GRAPHEMES = new Intl.Segmenter("en", { granularity: "grapheme" });
-
-/** @typedef {{ text: string, at: number, isAlone: boolean, isNumeric: boolean, isWord: boolean }} Grapheme */
-
-/** @param {string} chunk @returns {Grapheme[]} */
-const graphemesOf = (chunk) =>
-  Array.from(GRAPHEMES.segment(chunk), ({ segment: text, index: at }) => {
-    const isAlone = UNSPACED.test(text);
-    return { text, at, isAlone, isNumeric: NUMERIC.test(text), isWord: !isAlone && WORD_PART.test(text) };
-  });
+// A piece of a text in which each grapheme, a letter with its accents, ends with \n.
+const ANY = "[^\\n]+\\n";
+// Characters of scripts without spaces between words: each becomes a token.
+const UNSPACED =
+  "[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}ー\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}]";
+const DIGITS = `(?:(?=\\p{N})${ANY})+`;
+const LETTERS = `(?:(?!${UNSPACED})(?=[\\p{L}\\p{N}_])${ANY})+`;
+const PIECE = new RegExp(
+  [
+    `(?=${UNSPACED})${ANY}`, // 动 物
+    "(?:<\\n?(?:[^\\s<>]\\n?){1,20}>|\\[\\n(?:[A-Z]\\n){2,12}\\])\\n", // <s> [MASK]: other tokenizers' special tokens
+    `${DIGITS}(?:[.,:]\\n${DIGITS})+`, // 3.14 1,000 12:30
+    `${LETTERS}(?:['’‑-]\\n${LETTERS})*`, // didn't l’eau well-known
+    "([.!?…-])\\n(?:\\1\\n)+", // ... !! --
+    ANY, // punctuation, emoji
+  ].join("|"),
+  "gu",
+);
 
 /**
  * Where the words, numbers and punctuation marks of a text are.
  * @param {string} text
- * @returns {Span[]}
  */
 export function spansOf(text) {
   /** @type {Span[]} */
   const spans = [];
-  for (const { 0: chunk, index: from } of text.matchAll(BETWEEN_SEPARATORS)) {
-    const graphemes = graphemesOf(chunk);
-    for (let first = 0, end = 0; first < graphemes.length; first = end) {
-      end = endOfPiece(graphemes, first, chunk);
-      const [start, stop] = [graphemes[first].at, graphemes[end]?.at ?? chunk.length];
-      if (!INVISIBLE.test(chunk.slice(start, stop))) spans.push([from + start, from + stop]);
+  for (const { 0: chunk, index } of text.matchAll(BETWEEN_SEPARATORS)) {
+    const ended = Array.from(GRAPHEMES.segment(chunk), ({ segment }) => `${segment}\n`).join("");
+    let from = index;
+    for (const [piece] of ended.matchAll(PIECE)) {
+      const to = from + piece.replaceAll("\n", "").length;
+      if (!INVISIBLE.test(text.slice(from, to))) spans.push([from, to]);
+      from = to;
     }
   }
   return spans;
-}
-
-/** @param {Grapheme[]} graphemes @param {number} first @param {string} chunk */
-function endOfPiece(graphemes, first, chunk) {
-  /** @type {(at: number, kind: "isNumeric" | "isWord") => number} */
-  const after = (at, kind) => {
-    while (graphemes[at]?.[kind]) at += 1;
-    return at;
-  };
-  // Parts of one kind, joined by single characters: 3.14, didn't.
-  /** @type {(kind: "isNumeric" | "isWord", between: string) => { end: number, parts: number }} */
-  const joined = (kind, between) => {
-    let [end, parts] = [after(first, kind), 1];
-    while (end > first && graphemes[end]?.text.length === 1 && between.includes(graphemes[end].text)) {
-      const next = after(end + 1, kind);
-      if (next === end + 1) break;
-      [end, parts] = [next, parts + 1];
-    }
-    return { end, parts };
-  };
-  const { text, at, isAlone } = graphemes[first];
-  if (isAlone) return first + 1;
-  BRACKETED.lastIndex = at;
-  const bracketed = BRACKETED.exec(chunk);
-  if (bracketed) {
-    const stop = at + bracketed[0].length;
-    const end = stop === chunk.length ? graphemes.length : graphemes.findIndex((one) => one.at === stop);
-    if (end > 0) return end;
-  }
-  const number = joined("isNumeric", IN_NUMBERS);
-  if (number.parts > 1) return number.end;
-  const word = joined("isWord", IN_WORDS).end;
-  if (word > first) return word;
-  let end = first + 1;
-  if (REPEATED.includes(text)) while (graphemes[end]?.text === text) end += 1;
-  return end;
 }
 
 /** @param {number} number */
