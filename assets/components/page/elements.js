@@ -115,6 +115,12 @@ export function makeMenu(className, summary, inside) {
   return box;
 }
 
+// Text that is there already is not written again: the page would be laid out anew.
+/** @param {Element} element @param {string} text */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 // A sentence in pieces, every other of which is emphasized.
 /**
  * @template {keyof HTMLElementTagNameMap} Name

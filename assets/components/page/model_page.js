@@ -10,7 +10,7 @@ import { stepsToVector } from "../engine/vector_steps.js";
 import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
 import { DEFAULTS } from "../scene/schema.js";
 import { showView } from "../view/head_view.js";
-import { make, makeButton, makeChoice, makeMenu, makeSvg, renew, required } from "./elements.js";
+import { make, makeButton, makeChoice, makeMenu, makeSvg, renew, required, targetOf } from "./elements.js";
 import { Experiment } from "./experiment.js";
 import { keepUnder, keptUnder } from "./kept.js";
 import { bytesOfPart, partAsJson, partsLike } from "./parts.js";
@@ -90,10 +90,8 @@ class ModelPage {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     // Links of the view to the page What if of the app: this page computes it in place.
     this.view.addEventListener("click", (event) => {
-      const link = event
-        .composedPath()
-        .find((one) => one instanceof HTMLAnchorElement && one.href.includes("what-if?"));
-      if (!(link instanceof HTMLAnchorElement)) return;
+      const link = targetOf(event)?.closest("a");
+      if (!link?.href.includes("what-if?")) return;
       event.preventDefault();
       this.experiment.root.open = true;
       const [edit = ""] = new URL(link.href).searchParams.get("edits")?.split(";").slice(-1) ?? [];

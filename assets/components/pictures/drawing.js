@@ -5,7 +5,7 @@
 // to save, in the theme of the file. Only the visible part is made, so a text may have thousands of tokens.
 
 import { listOf, longestOf } from "../numbers/panel.js";
-import { make, makeButton, penOf } from "../page/elements.js";
+import { make, makeButton, penOf, write } from "../page/elements.js";
 import { drawnAs, exact, fill, isolated, short } from "../page/wording.js";
 import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
@@ -51,7 +51,7 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @property {(event: MouseEvent) => Hit | null} hit
  * @property {(at: number) => void} reveal
  * @property {(at: number) => void} [show] a token that is not in sight
- * @property {() => void} [settle] scroll to where `draw` began, once all pictures can be laid out together
+ * @property {() => void} [settle] scroll to where `draw` began, once it is laid out
  * @property {(marked?: Curve | null) => void} paint with one of its lines marked
  * @property {Curve[]} [curves]
  * @property {(cell: import("./heatmap.js").Cell | null) => void} [mark] a cell under the pointer
@@ -211,8 +211,7 @@ class More {
     this.ends.forEach((button, nth) => {
       const [count, way] = [counts[nth], button.classList[1]];
       button.hidden = !count;
-      const text = count ? fill(this.words[way], { count }) : "";
-      if (button.textContent !== text) button.textContent = text;
+      write(button, count ? fill(this.words[way], { count }) : "");
     });
   }
 }

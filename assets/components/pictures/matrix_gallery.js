@@ -1,7 +1,7 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { elementIn, make, makeButton, makeSvg, renew, required, treeOf } from "../page/elements.js";
+import { elementIn, make, makeButton, makeSvg, renew, required, treeOf, write } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
@@ -180,8 +180,7 @@ export class MatrixGallery {
       if (cell?.name === large.name) enlarged.reveal(cell);
       paint(large.name, enlarged);
     }
-    const text = options.read(cell);
-    if (reading.textContent !== text) reading.textContent = text;
+    write(reading, options.read(cell));
   }
 
   /** @param {string} name */
@@ -216,11 +215,11 @@ export class MatrixGallery {
     const { symbol, meaning, numbers, result, axes, hatched } = this.matrices[name];
     const width = named ? Math.min(room, widthOf(numbers, look, CELL.width)) : room;
     map.show(numbers, look, width, named ? tall : Math.min(width, tall), named, above);
-    elementIn(figure, "b").textContent = `${result ? "→ " : ""}${symbol}`;
-    elementIn(figure, "span").textContent = meaning;
+    write(elementIn(figure, "b"), `${result ? "→ " : ""}${symbol}`);
+    write(elementIn(figure, "span"), meaning);
     const colours = numbers.signed ? texts.colours_signed : texts.colours_weights;
     const notes = [fill(colours, { end: numbers.end.toPrecision(3) }), map.hidden && (hatched ?? texts.colours_masked)];
-    elementIn(figure, "small").textContent = [...notes, axes].filter(Boolean).join(" · ");
+    write(elementIn(figure, "small"), [...notes, axes].filter(Boolean).join(" · "));
     const described = this.#described(name);
     button.setAttribute("aria-label", named ? `${texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.large.name === name));

@@ -378,8 +378,8 @@ export class HeadView {
     if (header.swings && this.width && !this.row.swiped) swing(this.root, this.drawings);
   }
 
-  // Draw all in this width, with this token in the middle of a long sentence. What is laid out is read at the end, and
-  // together: each change before such a reading costs a layout of the page.
+  // Draw all in this width, with this token in the middle of a long sentence. What is laid out is read in the next frame,
+  // when it is laid out in any case: a key does not wait for that.
   /** @param {number} [middle] */
   redraw(width = this.root.clientWidth, middle = 0) {
     this.width = width;
@@ -389,7 +389,10 @@ export class HeadView {
     for (const { strip } of this.drawings) strip?.draw();
     this.matrices.draw(this.theme, this.page, width);
     this.#updateRest();
-    for (const { drawing } of this.drawings) drawing.settle?.();
+    requestAnimationFrame(() => {
+      for (const { drawing } of this.drawings) drawing.settle?.();
+      this.followWithWords();
+    });
   }
 
   update() {
@@ -397,6 +400,7 @@ export class HeadView {
     for (const { strip } of this.drawings) strip?.update();
     this.matrices.update();
     this.#updateRest();
+    this.followWithWords();
   }
 
   #updateRest() {
@@ -404,7 +408,6 @@ export class HeadView {
     this.grid.update(this.matrices);
     this.row.update(this.selection.nth);
     this.describe();
-    this.followWithWords();
   }
 
   describe() {

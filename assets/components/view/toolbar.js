@@ -62,8 +62,13 @@ const segments = (label, buttons) => group(label, buttons, "segments");
  * @param {Actions} actions
  */
 export function showBar(bar, selection, page, actions) {
-  const { header, state, two } = selection;
-  const { texts } = header;
+  const { header, original, panels, state, threshold, two } = selection;
+  const { compact, groups, held, texts } = header;
+  const offered = [page.open, page.page, page.model, hasSpecials(panels), groups?.some(Boolean), isTooLong(selection)];
+  const layersHere = [header.layers, held, ...original[0].layers.keys()];
+  const now = JSON.stringify([texts.lang, compact, state, threshold, two, layersHere, offered.map(Boolean)]);
+  if (bar.dataset.now === now) return; // most keys in a sentence change none of it
+  bar.dataset.now = now;
   const drawings = CHOICES.drawing.map((name) => {
     const button = toggle(texts[`draw_${name}`], state.drawing === name, () => actions.set("drawing", name));
     if (!isDrawable(name, two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
@@ -72,14 +77,14 @@ export function showBar(bar, selection, page, actions) {
   /** @type {HTMLElement[]} */
   const parts = [segments(texts.drawing, drawings)];
   if (header.layers > 1) parts.push(layers(selection, page, actions));
-  if (header.held && !page.open) parts.push(make("span", "note", header.held));
+  if (held && !page.open) parts.push(make("span", "note", held));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = /** @type {const} */ (["query", "key"]).map((side) =>
       toggle(texts[`side_${side}`], state.side === side, () => actions.set("side", side)),
     );
     parts.push(segments(texts.direction, sides));
   }
-  if (!header.compact) parts.push(options(selection, actions), saving(selection, page, actions.save));
+  if (!compact) parts.push(options(selection, actions), saving(selection, page, actions.save));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
@@ -125,6 +130,9 @@ function menu(text, parts) {
   inside.append(...parts);
   return makeMenu("menu", [text], inside);
 }
+
+/** @param {Selection["panels"]} panels */
+const hasSpecials = (panels) => panels.some(({ special }) => special.query.size + special.key.size > 0);
 
 /** @param {Selection} selection @param {Actions} actions */
 function options({ header, panels, state, threshold: least }, { set, redraw }) {
@@ -172,8 +180,7 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   thresholdField.append(readout);
   /** @type {HTMLElement[]} */
   const parts = [thresholdField, field(texts.max_lines, maxLines), tick("fitted", texts.fitted)];
-  if (panels.some(({ special }) => special.query.size + special.key.size))
-    parts.push(tick("rescaled", texts.hide_special));
+  if (hasSpecials(panels)) parts.push(tick("rescaled", texts.hide_special));
   if (header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
