@@ -1,6 +1,7 @@
 """The small models in the browser's engine, against torch (`tests/static/referee.py` compares everything)."""
 
 import json
+import math
 import sys
 import unicodedata
 
@@ -10,9 +11,7 @@ from mha_core.training import checkpoints
 from mha_core.training.lexicon import normalized
 from tests.static import referee
 
-WEIGHTS, PROBABILITIES = 1e-5, 1e-4
-# Without √d_k scores are four times as large in both layers: torch itself is 1e-5 off in single precision.
-EDITED = 1.5e-5
+WEIGHTS, EDITED, PROBABILITIES = 1e-5, 3e-6, 1e-4
 SMALL = [plan for plan in checkpoints.PLANS if plan.d_model <= 64 and plan.h == 4]
 WIDE = [plan for plan in checkpoints.PLANS if plan not in SMALL]
 
@@ -32,6 +31,12 @@ def test_each_size_gives_torchs_weights_and_answers(javascript, plan):
     found = referee.compare(javascript, plan, referee.cases(plan, generated=3, by_hand=2, odd=3))
     assert found.weights <= WEIGHTS
     assert found.probabilities <= PROBABILITIES
+
+
+def test_the_error_function_of_its_gelu_is_exact(javascript):
+    places = [place / 16 for place in range(-96, 97)]
+    found = javascript(["engine/model.js"], f"return {places}.map(errorFunction);")
+    assert found == pytest.approx([math.erf(place) for place in places], abs=1e-9)
 
 
 def test_every_character_is_compared_as_python_compares_it(javascript):

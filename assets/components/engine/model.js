@@ -280,10 +280,14 @@ function attended(number, [q, k, v], { scale, temperature, visible, weights, out
 /** @param {number} x */
 const gelu = (x) => 0.5 * x * (1 + errorFunction(x * Math.SQRT1_2));
 
-// erf, ±1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
+// erf(x) = 2/√π · exp(−x²) · (x + 2x³/3 + 4x⁵/15 + …), ±1e-9; beyond 4.5 it is 1.
 /** @param {number} x */
-function errorFunction(x) {
-  const t = 1 / (1 + 0.3275911 * Math.abs(x));
-  const sum = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
-  return Math.sign(x) * (1 - sum * Math.exp(-x * x));
+export function errorFunction(x) {
+  if (Math.abs(x) > 4.5) return Math.sign(x);
+  let [sum, term] = [x, x];
+  for (let n = 3; Math.abs(term) > 1e-10; n += 2) {
+    term *= (2 * x * x) / n;
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
 }
