@@ -64,24 +64,21 @@ export function labelsOf(pieces) {
 
 /**
  * The position of the one token that a word names, else -1.
- * @param {string[]} pieces
+ * @param {string[][]} spellings of the pieces: as they are, and without a tokenizer's marks
  * @param {string[]} labels
  * @param {string} word
  */
-function placeOfWord(pieces, labels, word) {
-  const form = word.normalize("NFC");
-  const labelled = labels.indexOf(form);
+function placeOfWord(spellings, labels, word) {
+  const labelled = labels.indexOf(word);
   if (labelled >= 0) return labelled;
-  const [, stem = "", nth = ""] = form.match(/^(.+)~(\p{Nd}+)$/su) ?? [];
-  const forms = pieces.map((piece) => piece.normalize("NFC"));
-  for (const every of [forms, forms.map((piece) => piece.replace(SPACE_MARKS, ""))]) {
+  const [, stem = "", nth = ""] = word.match(/^(.+)~(\p{Nd}+)$/su) ?? [];
+  for (const every of spellings) {
     /** @param {string} name */
     const places = (name) => [...every.keys()].filter((at) => every[at] === name);
-    const found = places(form);
+    const found = places(word);
     if (found.length) return found.length === 1 ? found[0] : -1;
     const numbered = stem ? places(stem) : [];
-    if (numbered.length)
-      return (nth.length <= 9 && numbered[Number(nth) - 1]) || (numbered[0] === 0 && Number(nth) === 1 ? 0 : -1);
+    if (numbered.length) return nth.length <= 9 ? (numbered[Number(nth) - 1] ?? -1) : -1;
   }
   return -1;
 }
@@ -93,16 +90,13 @@ function placeOfWord(pieces, labels, word) {
  * @param {string[]} labels
  */
 export function namesOfTokens(pieces, labels) {
-  /** @type {Map<string, number>} */
-  const count = new Map();
+  const forms = pieces.map((piece) => piece.normalize("NFC"));
+  const bare = forms.map((form) => form.replace(SPACE_MARKS, ""));
   /** @param {string} name */
-  const isName = (name) => name !== "" && !/^\p{Nd}+$/u.test(name) && !/\s/.test(name);
-  /** @param {string} name */
-  const named = (name) => (isName(name) ? placeOfWord(pieces, labels, name) : -1);
-  return pieces.map((piece, at) => {
-    const form = piece.normalize("NFC").replace(SPACE_MARKS, "");
-    const nth = (count.get(form) ?? 0) + 1;
-    count.set(form, nth);
-    return [form, `${form}~${nth}`].find((name) => named(name) === at) ?? String(at + 1);
+  const isName = (name) => !/^\p{Nd}*$|\s/u.test(name);
+  return bare.map((form, at) => {
+    const nth = bare.slice(0, at + 1).filter((one) => one === form).length;
+    const names = [form, `${form}~${nth}`].filter(isName);
+    return names.find((name) => placeOfWord([forms, bare], labels, name) === at) ?? String(at + 1);
   });
 }

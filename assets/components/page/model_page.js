@@ -35,7 +35,7 @@ const MAX_QUOTED = 40; // characters of a wrong value
 const CHOSEN_LANGUAGE = "headscope_language";
 const LOGO =
   "M0 0h6v6H0zM8 0h6v6H8zM16 0h6v6h-6zM0 8h6v6H0zM8 8h6v6H8zM16 8h6v6h-6zM0 16h6v6H0zM8 16h6v6H8zM16 16h6v6h-6z";
-const PRECISION = "0.00005"; // the largest difference of a weight from torch, with a change: of its own rounding 0.00003
+const PRECISION = "0.00005"; // the largest difference of a weight from torch, with a change; 0.00003 of it are torch's own rounding
 
 /** @param {HTMLElement} root */
 export async function openModelPage(root) {
