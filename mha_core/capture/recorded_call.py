@@ -166,7 +166,8 @@ class RecordedCall:
             rule = self._joined_rule()
         if rule.mask is not None:
             rule = replace(rule, mask=shared.one(rule.mask))
-        tensors = {"q": q, "k": self.k, "v": self.v, **self.tensors}
+        tensors = {"weights": q, "v": self.v} if self.about.missing else {"q": q, "k": self.k, "v": self.v}
+        tensors |= self.tensors
         return LayerTrace(
             MappingProxyType(tensors),
             rule,
@@ -206,6 +207,7 @@ def _stacked(tables: list[Tensor]) -> Tensor:
 class ForwardPass:
     """The calls of one forward pass in order, what could not be recorded, and the outermost calls around it.
 
+    `lost` are calls that were not followed; their queries are their weights.
     `parts` are the passes that were joined into this one.
     """
 
@@ -213,6 +215,7 @@ class ForwardPass:
     unread: list[str] = field(default_factory=list)
     called: list[object] = field(default_factory=list)
     parts: "tuple[ForwardPass, ...]" = ()
+    lost: list[RecordedCall] = field(default_factory=list)
 
     def continued(self, later: "ForwardPass") -> "ForwardPass | None":
         """This pass joined with a later one that continues it; else None."""

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from mha_core.attention.module import AttentionSpec
 from mha_core.differences import student
 from mha_core.differences.flow import Flow, Run
-from mha_core.differences.formula import MISTAKES, STAGES, Mistake, Products, stages
+from mha_core.differences.formula import DROPOUT, MISTAKES, STAGES, Mistake, Products, stages
 from mha_core.differences.projections import ROLES, Learned, learned_matrices, products
 from mha_core.differences.search import causes, distance, gives, rounding
 from mha_core.differences.student import BATCH, Case, Form, Signature
-from mha_core.errors import MhaError, Phrase, one_of
+from mha_core.errors import MhaError, one_of
 
 NOTES = {
     "keep": "True or 1 in {name} means that a query may look.",
@@ -34,12 +34,6 @@ LAYOUTS = {
 }
 HIDDEN = "A query that may look at no key gets NaN; torch's function gives it 0."
 UNSCALED = next(mistake for mistake in MISTAKES if mistake[:2] == ("scale", "1"))
-DROPOUT = Mistake(
-    "dropout",
-    "on",
-    Phrase("Dropout stays on in evaluation, so two runs of one text differ."),
-    "F.dropout(weights, p, training=self.training), or nn.Dropout",
-)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ class Products:
     `products` are the products of an input and a matrix, (batch, token, head · width), by their use and their
     matrix: ("q", "k") are queries made with W^K. A query may look at a key where `mask`, (batch or 1, 1,
     query, key), and `padding`, (batch or 1, 1, 1, key), are True; the `rule` has no mask of its own. Of what
-    is `learned` only the biases and W^O are used.
+    is `learned` only the biases and W^O are used. `hidden` is the score of a hidden key, where a softmax over
+    another axis may run over such scores alone.
     """
 
     products: Mapping[tuple[str, str], Tensor]
@@ -61,6 +62,7 @@ class Products:
     padding: Tensor | None = None
     rule: ScoreRule = ScoreRule()
     rotation: Rotation | None = None
+    hidden: float = -math.inf
 
 
 class Mistake(NamedTuple):
@@ -163,6 +165,13 @@ MISTAKES = tuple(
     for value, sentence in sentences.items()
 )
 
+DROPOUT = Mistake(
+    "dropout",
+    "on",
+    Phrase("Dropout stays on in evaluation, so two runs of one text differ."),
+    "F.dropout(weights, p, training=self.training), or nn.Dropout",
+)
+
 
 def stages(given: Products, *mistakes: Mistake) -> dict[str, Tensor]:
     """The matrices of `STAGES` with these mistakes, or the right ones (Vaswani et al. 2017, section 3.2).
@@ -190,7 +199,7 @@ def stages(given: Products, *mistakes: Mistake) -> dict[str, Tensor]:
     rule = replace(given.rule, bias=None) if wrong["distance"] == "lost" else given.rule
     visible = _visible(given, wrong["mask"])
     masked = _masked(rule.masked(scaled), visible, wrong["mask"])
-    weights = _softmax(masked, rule, wrong["softmax"])
+    weights = _softmax(masked, rule, wrong["softmax"], given.hidden)
     if wrong["scale"] == "after":
         weights = weights * d_k**-0.5
     if wrong["mask"] == "after" and visible is not None:
@@ -272,11 +281,11 @@ def _visible(given: Products, how: str | None) -> Tensor | None:
     return visible.mT if how == "transposed" else ~visible if how == "inverted" else visible
 
 
-def _softmax(scores: Tensor, rule: ScoreRule, how: str | None) -> Tensor:
+def _softmax(scores: Tensor, rule: ScoreRule, how: str | None, hidden: float) -> Tensor:
     if how is None:
         return rule.weights(scores)
     axes = {"queries": 2, "heads": 1, "texts": 0}
-    return scores if how == "missing" else torch.softmax(scores, axes[how])
+    return scores if how == "missing" else torch.softmax(scores.clamp(min=hidden), axes[how])
 
 
 def _join(heads: Tensor, h: int, how: str | None) -> Tensor:

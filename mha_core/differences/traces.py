@@ -1,6 +1,7 @@
 """The first matrix that differs between two traces, and the mistake that makes the one of the other."""
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,14 +12,14 @@ import torch
 from torch import Tensor
 
 from mha_core.attention.module import Projections
-from mha_core.differences.formula import STAGES, Mistake, Products, Rotation
-from mha_core.differences.search import causes, distance, rounding
+from mha_core.differences.formula import DROPOUT, STAGES, Mistake, Products, Rotation
+from mha_core.differences.search import HIDING, causes, distance, rounding
 from mha_core.errors import MhaError, Phrase, listed, named_type
 from mha_core.export.notebook import picture
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-COMPARED = ("x", "q", "k", "v", "raw", "scaled", "weights", "heads", "output")
+COMPARED = ("x", "q", "k", "v", "raw", "scaled", "weights", "heads", "concat", "output")
 INPUT = Phrase("the input of the layer")
 PER_LAYER = 0.25  # by which rounding grows with each layer
 SIDE = 32  # cells on a side of a picture
@@ -58,13 +59,14 @@ class Difference:
             found.append(Phrase("The heads are in another order: theirs are my heads {order}.", order=order))
         if self.matrix is None or self.layer is None:
             return [*found, Phrase("The two runs are equal within rounding.")]
-        what = INPUT if self.matrix == "x" else STAGES[self.matrix]
         found.append(
             Phrase(
-                "The first difference is in layer {layer}: {matrix}, by {distance:.2g} of the largest number "
-                "where rounding is {rounding:.0e}.",
+                "The first difference is in layer {layer}: {matrix}."
+                if math.isnan(self.distance)
+                else "The first difference is in layer {layer}: {matrix}, by {distance:.2g} of the largest "
+                "number where rounding is {rounding:.0e}.",
                 layer=self.layer + 1,
-                matrix=what,
+                matrix=INPUT if self.matrix == "x" else STAGES[self.matrix],
                 distance=self.distance,
                 rounding=self.rounding,
             )
@@ -131,6 +133,8 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
     for texts of other lengths.
     """
     ours, others = (_layers_of(one) for one in (mine, theirs))
+    if any(len(one) != len(other) for one, other in zip(ours, others, strict=False)):
+        ours, others = (_layers_of(one, unlabelled=True) for one in (mine, theirs))
     if len(ours) != len(others) or not ours:
         raise MhaError(
             "Give the traces of the same texts: there are {mine} of one run and {theirs} of the other.",
@@ -179,12 +183,16 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
             order = here
             for a, _ in found:
                 a |= {name: one[:, here] for name, one in a.items() if one.dim() == 4}
+        drops = pairs[0][0].about.dropout > pairs[0][1].about.dropout
         for name in COMPARED:
+            if name == "concat" and drops:  # the weights and heads are those before it
+                return Difference("weights", number, math.nan, limit, ((DROPOUT,),), order, tuple(notes))
             both = [(a[name], b[name]) for a, b in found if name in a and name in b]
             shares = [distance(b, a) for a, b in both]
             if max(shares, default=0.0) > limit:
                 at = int(np.argmax(shares))
                 fitting = _causes(pairs, found, limit) if name != "x" else []
+                fitting = [(*cause, DROPOUT) if drops else cause for cause in fitting]
                 if number and not fitting and (name == "x" or not all("x" in one for one in found[0])):
                     notes.append(
                         Phrase(
@@ -197,24 +205,35 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
                 return Difference(
                     name, number, max(shares), limit, tuple(fitting), order, tuple(notes), *matrices
                 )
+    if not all("output" in one for one in found[0]):
+        notes.append(
+            Phrase(
+                "W^O and its bias were not recorded in both runs of layer {layer}, and are not compared.",
+                layer=min(counts),
+            )
+        )
     return Difference(None, None, 0.0, limit, heads=order, notes=tuple(notes))
 
 
-def _layers_of(runs: Runs) -> list[Layers]:
-    """The layers of each run of a text."""
+def _layers_of(runs: Runs, *, unlabelled: bool = False) -> list[Layers]:
+    """The layers of each run of a text, in call order with those that are `unlabelled`."""
     found: list[Layers] = []
     every: Sequence[Any] = runs if isinstance(runs, list | tuple) else [runs]
     for run in every:
         try:
             layers = run.layers if isinstance(run, AttentionTrace) else run.trace.layers
         except MhaError:
-            layers = tuple(run.unlabelled)
-            if not layers:
+            layers = ()
+            if not run.unlabelled:
                 raise
         except AttributeError:
             raise MhaError(
                 "Two traces are compared, or two lists of traces; got {type}.", type=named_type(run)
             ) from None
+        if (unlabelled or not layers) and not isinstance(run, AttentionTrace):
+            sizes = {(one.n_query, one.n_key) for one in layers or run.unlabelled}
+            more = [one for one in run.unlabelled if (one.n_query, one.n_key) in sizes]
+            layers = sorted((*layers, *more), key=lambda layer: layer.about.call or 0)
         if not layers:
             raise MhaError("A trace without layers of attention cannot be compared.")
         found.append(layers)
@@ -255,7 +274,9 @@ def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
     if layer.knows("q"):
         found |= {"q": layer.q, "k": repeated(layer.k)}
         found |= {"raw": layer.scores(), "scaled": layer.scaled()}
-    if layer.projections.w_o is not None:
+    if layer.projections.w_o is not None or layer.knows("concat"):
+        found["concat"] = layer.concat()
+    if layer.projections.w_o is not None or layer.knows("output"):
         found["output"] = layer.result()
     return {name: torch.as_tensor(np.array(matrix, np.float64))[None] for name, matrix in found.items()}
 
@@ -285,16 +306,21 @@ def _causes(
     """The mistakes that turn their layer into mine on every text; none where only its weights are known."""
     if not all(theirs.knows("q") and theirs.knows("v") for _, theirs in pairs):
         return []
-    given = [_products(theirs) for _, theirs in pairs]
-    names = ["q", "raw", "weights", "heads"]  # and so k and v
+    has_nan = any(mine["heads"].isnan().any() for mine, _ in found if "heads" in mine)
+    given = [_products(theirs, -math.inf if has_nan else HIDING) for _, theirs in pairs]
+    names = ["q", "raw", "weights"] if all(mine.knows("q") for mine, _ in pairs) else []  # and so k and v
+    names.append("heads")
     if all(one.learned.w_o is not None for one in given):
-        names.append("output")
+        names += ["concat", "output"]
     runs = [{name: mine[name] for name in names if name in mine} for mine, _ in found]
     return causes(given, runs, limit) or causes(given, runs, limit, pairs=True)
 
 
-def _products(layer: LayerTrace) -> Products:
-    """The products X W of a layer, or q, k and v where more than a rotation follows, and its rule."""
+def _products(layer: LayerTrace, hidden: float) -> Products:
+    """The products X W of a layer, or q, k and v where more than a rotation follows, and its rule.
+
+    `hidden` is the score of hidden keys in the other run.
+    """
     code, rotation = layer.about.rotary, None
     if code is not None and layer.stages("q") == ["q_raw", "q"]:
         cos, sin = (_double(layer.tensor(name))[0] for name in ("cos", "sin"))
@@ -309,6 +335,8 @@ def _products(layer: LayerTrace) -> Products:
         products = {(use, use): flat[use] for use in "qkv"}
     allowed = _double(layer.allowed()).bool()
     padding = allowed.any(2, keepdim=True).all(1, keepdim=True)
+    lower = torch.ones_like(allowed).tril()
+    mask = lower if torch.equal(lower & padding, allowed) else allowed | ~padding
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     learned = {name: getattr(layer.projections, name) for name in ("b_q", "b_k", "b_v", "b_o", "w_o")}
     if layer.knows("gate") or layer.about.output_rotary is not None:
@@ -319,10 +347,11 @@ def _products(layer: LayerTrace) -> Products:
         n_kv_heads=layer.n_kv_heads,
         d_model=layer.d_model,
         learned=Projections(**{name: one.double() for name, one in learned.items() if one is not None}),
-        mask=None if allowed.all() else allowed | ~padding,
+        mask=None if mask.all() else mask,
         padding=None if padding.all() else padding,
         rule=replace(rule, mask=None).mapped(Tensor.double),
         rotation=rotation,
+        hidden=hidden,
     )
 
 

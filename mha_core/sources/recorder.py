@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.module import Attended
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.collector import CROSS
 from mha_core.capture.masks import SharedTensors
@@ -96,6 +98,8 @@ NOT_CHECKED = Phrase(
     "Whether rows and columns are the tokens in their order, and whether anything but the attention that is "
     'named mixes tokens, was not checked; mha.record(model, tokens=…, check="mixing") does.'
 )
+LOST = Phrase("its weights are not the softmax of scores that could be followed")
+MAX_LOST = 1 << 20  # weights that are kept of attention that was not followed
 ALL = "all"  # parts of an item, as one layer
 
 
@@ -219,7 +223,11 @@ class Recorder:
         self._count = 0
         self._n_texts = 1  # texts in the largest batch
         self._eager_mode = EagerMode(
-            self._add_followed, every_row=True, locate=self._place, on_concat=self._add_joined
+            self._add_followed,
+            every_row=True,
+            locate=self._place,
+            on_concat=self._add_joined,
+            on_lost=partial(self._add_followed, is_lost=True),
         )
         self._reader = SdpaReader()
         self._block: FrameType | None = None
@@ -311,10 +319,13 @@ class Recorder:
     def unlabelled(self) -> tuple[LayerTrace, ...]:
         """The attention that was read and is in no trace, such as that over channels: a layer for each call.
 
-        The calls are in order; their rows and columns have no names.
+        The calls are in order; their rows and columns have no names. Of attention over the tokens that was
+        not followed, it has the weights and the values.
         """
         shown = {call.number for each in self._joined_passes() for call in self._sorter.sorted(each).calls}
         calls = [call for each in self._joined_passes() for call in each.calls if call.number not in shown]
+        calls += [call for each in self._passes for call in each.lost]
+        calls.sort(key=lambda call: call.number)
         shared = SharedTensors()
         kinds = ["self" if call.sizes[0] == call.sizes[1] else "cross" for call in calls]
         return tuple(call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True))
@@ -702,18 +713,27 @@ class Recorder:
             place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart, tiled=tiled
         )
 
-    def _add_followed(self, followed: FollowedAttention, output: Tensor, result: Tensor) -> bool:
-        """Record an attention in the model's own code. False if it was not exact."""
+    def _add_followed(
+        self, followed: FollowedAttention, output: Tensor, result: Tensor, *, is_lost: bool = False
+    ) -> bool:
+        """Record an attention in the model's own code. False if it was not exact.
+
+        One that is lost, and known by its weights alone, is only for `unlabelled`.
+        """
+        sizes = followed.q.shape[2], followed.k.shape[2]
+        if is_lost and (followed.q.numel() > MAX_LOST or sizes not in kinds_by_sizes(self.sides)):
+            return False
         where = caller(self._block, self.model)
         place = self._located(where)
         if not following.is_exact(followed):
             return False
-        self._seen.append(None)
+        if not is_lost:
+            self._seen.append(None)
         if self._is_outside(where):
-            self._skip(place, OUTSIDE)
+            if not is_lost:
+                self._skip(place, OUTSIDE)
             return True
         lead: tuple[int, ...] = output.shape[:-2]
-        sizes = followed.q.shape[2], followed.k.shape[2]
         try:
             batch = self._n_sequences(where, sizes, (*lead, *followed.q.shape[2:]))
             with torch.inference_mode(False), torch.no_grad():
@@ -742,10 +762,26 @@ class Recorder:
                 attended, about = self._attended(
                     lambda at: (following.attended(followed, lead, axis, at), about), tiled
                 )
+                if is_lost:
+                    self._add_lost(place, attended, result, axis, output)
+                    return True
                 self._add(place, attended, about, result, axis, output=output, frame=where.frame, tiled=tiled)
         except MhaError as error:
-            self._skip(place, error.phrase)
+            if not is_lost:  # its softmax is named
+                self._skip(place, error.phrase)
         return True
+
+    def _add_lost(
+        self, place: Place, attended: Attended, result: Tensor, axis: int | None, output: Tensor
+    ) -> None:
+        """Keep the weights, in the place of queries, and the values of attention that was not followed."""
+        self._count += 1
+        weights, v = (contiguous_copy(part[0]) for part in (attended.q, attended.v))
+        queries = (Queries(weights, ScoreRule(), v.shape[1]),)
+        name = self._names.get(place.module, "")
+        call = RecordedCall(self._count, place, name, queries, v, v, Facts(by_hand=True, missing=LOST))
+        place.forward_pass.lost.append(call)
+        self._await_output(call, result, axis, heads_of(output, axis, self._index))
 
     def _add(
         self,
@@ -802,8 +838,7 @@ class Recorder:
                 heads = by_part(output, output.shape[:-2], axis).transpose(1, 2).flatten(2).flatten(0, 1)
                 self._modules.await_output(call, tiled.whole(heads), n_texts, 0, tiled)
                 return
-            heads = heads_of(output, axis, self._index)
-            self._watch_result(call, result, axis, heads.transpose(0, 1).flatten(1))
+            self._watch_result(call, result, axis, heads_of(output, axis, self._index))
 
     def _mark_ambiguous(
         self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None
@@ -820,15 +855,23 @@ class Recorder:
             for each in calls[-2:]:
                 each.ambiguity = SLICES
 
-    def _watch_result(self, call: RecordedCall, result: Tensor, axis: int | None, concat: Tensor) -> None:
-        """Watch for later uses of a result: a concatenation, and the W^O that multiplies `concat`.
+    def _watch_result(self, call: RecordedCall, result: Tensor, axis: int | None, heads: Tensor) -> None:
+        """Watch for later uses of a result: a concatenation, and W^O.
 
-        `concat` are the concatenated outputs of the heads for the text, (query, h · d_v).
+        `heads` are the outputs of the heads for the text, (head, query, d_v).
         """
         key = id(result)
         gone = weakref.ref(result, lambda _: self._results.pop(key, None))
         self._results[key] = (gone, version(result), axis, self._index, call)
-        self._modules.await_output(call, concat, 1 if axis is None else result.shape[axis], self._index)
+        self._await_output(call, result, axis, heads)
+
+    def _await_output(self, call: RecordedCall, result: Tensor, axis: int | None, heads: Tensor) -> None:
+        """Wait for the W^O that multiplies the outputs of the heads."""
+        n_texts = 1 if axis is None else result.shape[axis]
+        waiting = call, heads.transpose(0, 1).flatten(1), n_texts, self._index
+        self._modules.await_output(*waiting)
+        if self._names:
+            self._eager_mode.flow.watch(result, partial(self._modules.found, *waiting))
 
     def _added(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
         """Add the call to its pass, joined to an earlier call if it continues that one."""
@@ -855,7 +898,7 @@ class Recorder:
             forward.calls = [call for call in forward.calls if call not in calls]
             layer = self._added(forward, layer)
             one = joined if axis is None else joined.select(axis, item_index(at, joined.shape[axis]))
-            self._watch_result(layer, joined, axis, one.reshape(-1, one.shape[-1]))
+            self._watch_result(layer, joined, axis, one.reshape(1, -1, one.shape[-1]))
 
 
 def _unfolded(part: Tensor, lead: tuple[int, int], axis: int) -> Tensor:

@@ -95,6 +95,8 @@ class LayerTrace:
       number for each head; `about.gate` describes it;
     - output_cos, output_sin: the cosines and sines (token, width) that rotate the heads' outputs back before
       W^O, in models that rotate values like keys; `about.output_rotary` describes the code;
+    - concat, output: what a model's own code made of the heads' outputs before and behind its last matrix,
+      (query, width), where that is not concat W^O of the heads in their order;
     - q_short, kv_short: in latent attention, the latent vectors (token, rank) of queries, and of keys and
       values, after their norm (DeepSeek-AI 2024).
 
@@ -422,6 +424,8 @@ class LayerTrace:
 
     def concat(self, *, rows: Picked = None) -> Float[np.ndarray, "query width"]:
         """The concatenated outputs of the heads, h · d_v wide, after a gate or rotation if any."""
+        if self.knows("concat"):
+            return self._recorded("concat", rows)
         return array(concat_heads(self._to_w_o(None, self.row_indices(rows))))
 
     def contribution(
@@ -438,6 +442,8 @@ class LayerTrace:
 
     def result(self, *, rows: Picked = None) -> Float[np.ndarray, "query d_model"]:
         """The layer's output ``concat W^O + b^O``."""
+        if self.knows("output"):
+            return self._recorded("output", rows)
         heads, b_o = self._to_w_o(None, self.row_indices(rows)), self.projections.b_o
         b_o = None if b_o is None else b_o.to(heads.dtype)
         return array(join_heads(heads, self._w_o(heads.dtype), b_o))
@@ -559,6 +565,10 @@ class LayerTrace:
         if w_o is None:
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
         return w_o.to(dtype)
+
+    def _recorded(self, name: str, rows: Picked) -> np.ndarray:
+        rows = self.row_indices(rows)
+        return array(self._shared[name] if rows is None else self._shared[name][rows])
 
     def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
         keys = self.key_indices(keys)

@@ -1,7 +1,6 @@
 """Two runs: ports of GPT-2, Llama and BERT with planted faults, other precisions and orders of heads."""
 
 import copy
-import math
 
 import pytest
 import torch
@@ -9,119 +8,10 @@ from torch import nn
 
 import mha_core as mha
 from mha_core.errors import MhaError
+from tests.differences.ports import ROWS, SHARED, VARIANTS, D, H, Port, changed
 
-D, H, SHARED = 48, 4, 2
 IDS = ([3, 5, 7, 9, 2, 4, 8], [11, 12, 13, 14, 15], [1, 2, 3, 4, 5, 6, 7, 8, 9])
-
-
-class BertPort(nn.Module):
-    """BERT's encoder written anew, with einsum and the weights of one of transformers."""
-
-    def __init__(self, theirs: nn.Module, fault: str = ""):
-        super().__init__()
-        self.theirs, self.fault = theirs, fault
-
-    def forward(self, ids):
-        x = self.theirs.embeddings(ids)
-        for block in self.theirs.encoder.layer:
-            after = block.attention.output
-            x = after.LayerNorm(x + after.dense(self.attended(block.attention.self, x)))
-            x = block.output(block.intermediate(x), x)
-        return x
-
-    def attended(self, of, x):
-        fault = self.fault
-        layers = (of.query, of.value, of.key) if fault == "exchanged" else (of.query, of.key, of.value)
-        q, k, v = (layer(x).unflatten(-1, (H, -1)) for layer in layers)
-        if fault == "interleaved":
-            q, k, v = (one.flatten(2).unflatten(-1, (-1, H)).mT for one in (q, k, v))
-        if fault == "fused":  # right
-            heads = nn.functional.scaled_dot_product_attention(*(one.transpose(1, 2) for one in (q, k, v)))
-            return heads.transpose(1, 2).flatten(2)
-        scores = torch.einsum("bihd,bjhd->bhij", q, k) * (1 if fault == "no scale" else q.shape[-1] ** -0.5)
-        weights = scores.softmax(-1)
-        return torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2)
-
-
-class Port(nn.Module):
-    """A decoder written anew with the weights of one of transformers, and perhaps a fault."""
-
-    def __init__(self, theirs: nn.Module, fault: str = ""):
-        super().__init__()
-        self.theirs, self.fault = theirs, fault
-        self.is_llama = hasattr(theirs, "embed_tokens")
-        blocks = theirs.layers if self.is_llama else theirs.h
-        self.attention = nn.ModuleList(Attention(block, fault, is_llama=self.is_llama) for block in blocks)
-
-    def forward(self, ids):
-        of = self.theirs
-        if self.is_llama:
-            x = of.embed_tokens(ids)
-            names = ("input_layernorm", "post_attention_layernorm")
-        else:
-            x = of.wte(ids) + of.wpe(torch.arange(ids.shape[1]))
-            names = ("ln_1", "ln_2")
-        for block, attention in zip(of.layers if self.is_llama else of.h, self.attention, strict=True):
-            before, after = (getattr(block, name) for name in names)
-            x = x + attention(before(x))
-            x = x + block.mlp(after(x))
-        return x
-
-
-class Attention(nn.Module):
-    def __init__(self, block: nn.Module, fault: str, *, is_llama: bool):
-        super().__init__()
-        self.fault, self.is_llama, self.d = fault, is_llama, D // H
-        if is_llama:
-            of = block.self_attn
-            self.q, self.k, self.v, self.o = of.q_proj, of.k_proj, of.v_proj, of.o_proj
-            return
-        self.c_attn, self.c_proj = nn.Linear(D, 3 * D), nn.Linear(D, D)
-        for mine, theirs in ((self.c_attn, block.attn.c_attn), (self.c_proj, block.attn.c_proj)):
-            mine.weight.data, mine.bias.data = theirs.weight.data.T.clone(), theirs.bias.data.clone()
-
-    def forward(self, x):
-        fault, (b, n, _) = self.fault, x.shape
-        if self.is_llama:
-            q, k, v = self.q(x), self.k(x), self.v(x)
-        else:
-            bias = None if fault == "no bias" else self.c_attn.bias
-            q, k, v = nn.functional.linear(x, self.c_attn.weight, bias).split(D, dim=2)
-        if fault == "exchanged":
-            q, k = k, q
-        counts = (H, SHARED, SHARED) if self.is_llama else (H, H, H)
-        if fault == "view":
-            q, k, v = (one.reshape(b, h, n, self.d) for one, h in zip((q, k, v), counts, strict=True))
-        else:
-            q, k, v = (
-                one.view(b, n, h, self.d).transpose(1, 2) for one, h in zip((q, k, v), counts, strict=True)
-            )
-        if self.is_llama:
-            q, k = (self.rotated(one) for one in (q, k))
-            times = H // SHARED
-            k, v = (
-                one.repeat(1, times, 1, 1) if fault == "in turn" else one.repeat_interleave(times, 1)
-                for one in (k, v)
-            )
-        if fault == "other heads":
-            q, k, v = (one[:, [2, 0, 3, 1]] for one in (q, k, v))
-        scores = q @ k.mT / math.sqrt(D if fault == "√d_model" else self.d)
-        allowed = torch.ones(n, n, dtype=torch.bool).tril(1 if fault == "later" else 0)
-        heads = scores.masked_fill(~allowed, float("-inf")).softmax(-1) @ v
-        if fault == "other heads":
-            heads = heads[:, [1, 3, 0, 2]]
-        joined = heads.transpose(1, 2).reshape(b, n, D)
-        return self.o(joined) if self.is_llama else self.c_proj(joined)
-
-    def rotated(self, x):
-        if self.fault == "no rotation":
-            return x
-        angle = torch.arange(x.shape[2])[:, None] * 10000.0 ** (-torch.arange(0, self.d, 2) / self.d)
-        if self.fault == "pairs":
-            across = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
-            return x * angle.cos().repeat_interleave(2, 1) + across * angle.sin().repeat_interleave(2, 1)
-        across = torch.cat([-x[..., self.d // 2 :], x[..., : self.d // 2]], -1)
-        return x * angle.cos().repeat(1, 2) + across * angle.sin().repeat(1, 2)
+N_PADDED = 3
 
 
 @pytest.fixture(scope="module")
@@ -144,54 +34,68 @@ def models():
     for model in made.values():
         for weight in model.parameters():
             weight.data.normal_(0, 0.2)
-    return {name: (model, [mha.trace(ids, source=model) for ids in IDS]) for name, model in made.items()}
+    found = {name: (model, [mha.trace(ids, source=model) for ids in IDS]) for name, model in made.items()}
+    padded = {f"{name} padded": (made[name], recorded(made[name], padded=True)) for name in ("gpt2", "bert")}
+    return found | padded
 
 
-def recorded(model: nn.Module):
-    """A recorder of each text; of one whose heads are mixed up it has no trace."""
+def recorded(model: nn.Module, *, padded: bool = False):
+    """A recorder of each text, alone or as the second of two whose end is padding."""
     recorders = []
     for ids in IDS:
-        with torch.no_grad(), mha.record(model, tokens=[str(one) for one in ids]) as recorder:
-            model(torch.tensor([ids]))
+        batch = torch.tensor([ids[::-1], ids] if padded else [ids])
+        keep = torch.ones(batch.shape, dtype=torch.bool)
+        keep[1:, -N_PADDED:] = False
+        tokens = [str(one) for one in ids]
+        with torch.no_grad(), mha.record(model, tokens=tokens, item=len(batch) - 1) as recorder:
+            model(batch, attention_mask=keep)
         recorders.append(recorder)
     return recorders
 
 
-@pytest.mark.parametrize(
-    ("name", "fault", "matrix", "cause"),
-    [
-        ("gpt2", "", None, None),
-        ("gpt2", "exchanged", "q", "kqv"),
-        ("gpt2", "no bias", "q", "lost"),
-        ("gpt2", "view", "q", "view"),
-        ("gpt2", "√d_model", "scaled", "√d_model"),
-        ("gpt2", "later", "weights", "later"),
-        ("llama", "", None, None),
-        ("llama", "pairs", "q", "other"),
-        ("llama", "no rotation", "q", "lost"),
-        ("llama", "in turn", "k", "in turn"),
-        ("bert", "", None, None),
-        ("bert", "fused", None, None),
-        ("bert", "exchanged", "k", "qvk"),
-        ("bert", "no scale", "scaled", "1"),
-        ("bert", "interleaved", "q", "interleaved"),
-    ],
-)
-def test_a_port_differs_where_its_fault_is_and_for_that_reason(models, name, fault, matrix, cause):
+def compared(models, name: str, *parts: str) -> mha.Difference:
+    """A port with parts of its code replaced, beside its model of transformers."""
     model, theirs = models[name]
-    port = (BertPort if name == "bert" else Port)(copy.deepcopy(model), fault).eval()
-    found = mha.difference(recorded(port), theirs)
-    assert (found.matrix, found.is_equal) == (matrix, matrix is None)
-    assert [[one.value for one in of] for of in found.causes] == ([[cause]] if cause else [])
-    if cause:
-        assert found.layer == 0
-        assert found.causes[0][0].sentence in str(found)
-        assert found._repr_html_().count("<svg") == (3 if found.mine.shape == found.theirs.shape else 0)
+    name, *padded = name.split()
+    port = Port(name, copy.deepcopy(model), changed(name, *parts)).eval()
+    return mha.difference(recorded(port, padded=bool(padded)), theirs)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1] or 'unknown'}")
+def test_a_port_differs_where_its_fault_is_and_for_that_reason(models, row):
+    name, cause, matrix, *parts = row
+    found = compared(models, name, *parts)
+    assert (found.matrix, found.layer) == (matrix, 0)
+    named = [" & ".join(f"{one.term}={one.value}" for one in causes) for causes in found.causes]
+    assert named == ([cause] if cause else [])
+    assert all(one.sentence in str(found) for causes in found.causes for one in causes)
+    is_drawn = found.mine is not None and found.mine.shape == found.theirs.shape
+    assert found._repr_html_().count("<svg") == 3 * is_drawn
+
+
+@pytest.mark.parametrize("row", VARIANTS, ids=lambda row: " ".join(row)[:40])
+def test_a_right_port_is_equal(models, row):
+    assert str(compared(models, *row)) == "The two runs are equal within rounding."
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("llama", "heads.transpose(1, 2).reshape(b, n, -1) @ self.wo",
+         "sum(one @ w for one, w in zip(heads.unbind(1), self.wo.split(d)))"),
+    ],
+)  # fmt: skip
+def test_a_w_o_that_was_not_recorded_is_not_called_equal(models, row):
+    found = compared(models, *row)
+    assert found.is_equal
+    assert "W^O and its bias were not recorded in both runs of layer 2" in str(found)
 
 
 def test_heads_in_another_order_are_equal_and_named(models):
-    model, theirs = models["gpt2"]
-    found = mha.difference(recorded(Port(copy.deepcopy(model), "other heads").eval()), theirs)
+    order = "q, k, v = (one[:, [2, 0, 3, 1]] for one in (q, k, v))\n        att = q @"
+    found = compared(
+        models, "gpt2", "att = q @", order, "y.transpose(1, 2)", "y[:, [1, 3, 0, 2]].transpose(1, 2)"
+    )
     assert (found.is_equal, found.heads) == (True, (1, 3, 0, 2))
     assert "theirs are my heads 2, 4, 1, 3" in str(found)
 

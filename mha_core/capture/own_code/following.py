@@ -16,21 +16,24 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.axes import inner_axes, item_index
 from mha_core.capture.collector import Collector
 from mha_core.capture.gap import CLOSE
 from mha_core.capture.own_code.caller import caller
+from mha_core.capture.own_code.outputs import CASTS, PERMUTATIONS, VIEWS, OutputFlow, is_parameter
 from mha_core.capture.own_code.scores import (
     Attempt,
     Exponentials,
     FollowedAttention,
     Known,
     Log,
+    Lost,
     Multiple,
     Permuted,
     Product,
@@ -55,9 +58,6 @@ from mha_core.errors import MhaError, Phrase
 from mha_core.traces.tensors import version
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
-CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
-VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"}
-PERMUTATIONS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
 REARRANGEMENTS = PERMUTATIONS | {"expand", "expand_as", "repeat", "chunk", "split", "getitem"}
 ATTRIBUTES = {"T", "mT", "data"}
 # Operations that may leave all numbers unchanged; then the result is known to be what the operand was.
@@ -130,6 +130,8 @@ class EagerMode(TorchFunctionMode):
     `softmaxes` counts the softmaxes that ran, by their numbers of queries and keys: if there are more of
     them than attentions, one was not followed. `attempts` has each softmax, or the operation in its place,
     with its `locate()`. `on_concat` gets tensors that were concatenated along the last axis, and the result.
+    `on_lost` gets attention that was not followed, with its weights in the place of its queries: whatever was
+    made of a product of queries and keys, and multiplied with values.
     """
 
     def __init__(
@@ -139,12 +141,15 @@ class EagerMode(TorchFunctionMode):
         every_row: bool,
         locate: Callable[[], object] = lambda: None,
         on_concat: Callable[[Sequence[Tensor], Tensor], None] = lambda parts, joined: None,
+        on_lost: Callable[[FollowedAttention, Tensor, Tensor], object] | None = None,
     ):
         super().__init__()
         self.accept, self.every_row, self.locate, self.on_concat = accept, every_row, locate, on_concat
+        self.on_lost = on_lost
         self.softmaxes: Counter[tuple[int, int]] = Counter()
         self.attempts: list[Attempt] = []
         self.outputs: deque[Tensor] = deque(maxlen=MAX_OUTPUTS)  # of linear layers
+        self.flow = OutputFlow()
         self.error: Exception | None = None
         self.shared = SharedTerms()
         # For the id of a tensor: the tensor, its version, and its known meaning.
@@ -161,7 +166,9 @@ class EagerMode(TorchFunctionMode):
                 self._note(args[0], new) if new is not None else self._mark_unfollowed(name, known, args[0])
             return result
         if name not in FOLLOWED:
-            return self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
+            result = self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
+            self._flows(name, args, kwargs, result)
+            return result
         arguments = _by_position(name, args, kwargs)
         before = [
             self._known_of(arg) for arg in arguments
@@ -170,18 +177,27 @@ class EagerMode(TorchFunctionMode):
             name, arguments = "cat", (arguments[0], STACKS[name])
         parts = [self._known_of(part) for part in arguments[0]] if name == "cat" and arguments else []
         result = func(*args, **kwargs)
+        self._flows(name, args, kwargs, result)
         if arguments and isinstance(result, Tensor | tuple | list) and _is_strided((*arguments, result)):
             with self.undisturbed():
                 if name == "cat":
                     self._concatenated(arguments, parts, result)
                 else:
                     self._follow(name, func, arguments, kwargs, before, result)
+                if name in PRODUCTS and isinstance(result, Tensor):
+                    self._lost_values(name, arguments, result)
         elif name == "softmax" and isinstance(result, Tensor):
             with self.undisturbed():
                 readable = result.layout is torch.strided and not result.is_nested and result.dim() > 1
                 attempt = self._attempt(result.shape[-2:] if readable else (0, 0), UNREADABLE)
                 attempt.rearranged = not readable and result.dim() > 1
         return result
+
+    def _flows(self, name: str, args: tuple, kwargs: dict, result: object) -> None:
+        """Follow the outputs of heads through an operation."""
+        if self.flow.is_on:
+            with self.undisturbed(), torch.inference_mode(False):
+                self.flow.follow(name, args, kwargs, result)
 
     def folding(self, values: Tensor, n_texts: int) -> tuple[tuple[int, int], int] | None:
         """The two axes in the first axis of values (text and head, token, width): sizes, and the texts' one.
@@ -233,8 +249,8 @@ class EagerMode(TorchFunctionMode):
     def _mixes_tokens(self, product: Product) -> bool:
         """Whether it is a product of a parameter and a linear layer's output that sums over all tokens."""
         (left, left_order), (right, right_order) = product.ends
-        return (_is_parameter(right) and self._counts_vectors(left, left_order[-1], left_order[-2])) or (
-            _is_parameter(left) and self._counts_vectors(right, *right_order[-2:])
+        return (is_parameter(right) and self._counts_vectors(left, left_order[-1], left_order[-2])) or (
+            is_parameter(left) and self._counts_vectors(right, *right_order[-2:])
         )
 
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
@@ -321,6 +337,9 @@ class EagerMode(TorchFunctionMode):
             return
         if name in LINEAR:
             self.outputs.append(result)
+            return
+        if any(isinstance(known, Lost) for known in before):
+            self._note(result, Lost() if isinstance(result, Tensor) and result.dim() > 1 else None)
             return
         if name in ("softmax", "log_softmax"):
             self._softmax(name, args, before[0], result)
@@ -449,6 +468,7 @@ class EagerMode(TorchFunctionMode):
             if isinstance(scores, Scores):
                 lost = Phrase("it sums to 1 over another axis than keys or queries")
             if isinstance(known, TRACKED):
+                self._note(result, Lost())
                 own, *factors = _sizes(known)
                 attempt = self._attempt(own, lost, tuple(factors))
                 is_lost = isinstance(known, UnfollowedScores) and known.attempt is None and not known.learned
@@ -517,14 +537,8 @@ class EagerMode(TorchFunctionMode):
         if name == "baddbmm":
             self._baddbmm(args, kwargs, result)
             return
-        if name == "einsum":
-            operands = args[1] if isinstance(args[1], list | tuple) else args[1:]
-            product = as_product(args[0], operands, result)
-        elif min(args[0].dim(), args[1].dim()) > 1:
-            product = Product.of(args[0], args[1], result)
-        else:
-            product = None
-        for known in before if name != "einsum" else map(self._known_of, operands):
+        product, operands = _matrix_product(name, args, result)
+        for known in map(self._known_of, operands):
             if (attempt := getattr(_unpermuted(known), "attempt", None)) is not None:
                 attempt.uses += 1
         if product is None:
@@ -534,7 +548,7 @@ class EagerMode(TorchFunctionMode):
             if isinstance(known, Weights):
                 self._values(known, way, result)
                 return
-            if known is not None and not _is_parameter(way.right):
+            if known is not None and not is_parameter(way.right):
                 self._not_weights(known)
         before = [self._known_of(end) for end, _ in product.ends]
         for known in before:
@@ -545,6 +559,29 @@ class EagerMode(TorchFunctionMode):
                 self._mark_unfollowed(name, known, result)
         if product.left.is_floating_point():
             self._note(result, Permuted(self._scores(product, before), product.order))
+
+    def _lost_values(self, name: str, args: tuple, result: Tensor) -> None:
+        """A product of values with what was made of scores, where no attention was followed."""
+        if self.on_lost is None:
+            return
+        product = _matrix_product(name, args, result)[0]
+        for way in () if product is None else (product, product.transposed()):
+            (weights, _), (values, _) = way.ends
+            if is_parameter(values) or self._is_of_scores(values) or not self._is_of_scores(weights):
+                continue
+            lead = way.result.shape[:-2]
+            attempt = getattr(_unpermuted(self._known_of(weights)), "attempt", None)
+            if (attempt is None or not attempt.followed) and way.left.shape[:-2] == lead:
+                weights, values = heads(way.left, lead), heads(way.right, lead)
+                lost = FollowedAttention(weights, values, values, ScoreRule(), 0.0)
+                self.on_lost(replace(lost, inside=_inside(way.right, lead)), way.result, result)
+            return
+
+    def _is_of_scores(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made of a product of queries and keys."""
+        known = _unpermuted(self._known_of(tensor))
+        is_learned = getattr(getattr(known, "scores", known), "learned", False)
+        return isinstance(known, Lost) or (isinstance(known, TRACKED) and not is_learned)
 
     def _in_order(self, end: Tensor, order: tuple[int, ...]) -> Known | None:
         """Scores or weights that are a factor of a product, if their last axes are query and key there."""
@@ -573,7 +610,7 @@ class EagerMode(TorchFunctionMode):
             if isinstance(known, Multiple):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
         inside = tuple({*_inside(product.left, lead), *_inside(product.right.mT, lead)})
-        learned = _is_parameter(product.left) or _is_parameter(product.right)
+        learned = is_parameter(product.left) or is_parameter(product.right)
         factors = tuple(size for known in before if isinstance(known, TRACKED) for size in _sizes(known))
         mixed = self._mixes_tokens(product)
         mixed |= any(getattr(_unpermuted(known), "mixed", False) for known in before)
@@ -652,6 +689,15 @@ def _unpermuted(known: Known | None) -> Unpermuted | None:
     return known.known if isinstance(known, Permuted) else known
 
 
+def _matrix_product(name: str, args: tuple, result: Tensor) -> tuple[Product | None, Sequence[Tensor]]:
+    """The product of two matrices that an operation computes, if it is one, and its operands."""
+    if name == "einsum":
+        operands = args[1] if isinstance(args[1], list | tuple) else args[1:]
+        return as_product(args[0], operands, result), operands
+    left, right = args[-2:]
+    return Product.of(left, right, result) if min(left.dim(), right.dim()) > 1 else None, (left, right)
+
+
 def _guarded(known: Unpermuted, name: str) -> Weights | None:
     """Weights behind an operation that may have changed some of them; None for anything else."""
     return replace(known, guard=known.guard or name) if isinstance(known, Weights) else None
@@ -674,7 +720,7 @@ def _pairs(one: Tensor, other: object) -> tuple[int, int] | None:
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
     """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
     inner = known.known if isinstance(known, Permuted) else known
-    assert not isinstance(inner, Multiple)  # it is one of `TRACKED`
+    assert not isinstance(inner, Lost | Multiple)  # it is one of `TRACKED`
     scores = inner if isinstance(inner, Scores | UnfollowedScores) else inner.scores
     return (scores.sizes, *(scores.factors if isinstance(scores, Scores) else ()))
 
@@ -716,11 +762,6 @@ def _tensors(value: object) -> tuple[Tensor, ...]:
 def _inside(tensor: Tensor, lead: torch.Size) -> tuple[int, ...]:
     """The axes of heads that lie within a token in memory, if the tensor has all axes of the result."""
     return inner_axes(tensor) if tensor.shape[:-2] == lead else ()
-
-
-def _is_parameter(tensor: Tensor) -> bool:
-    """Whether the tensor is a parameter of a module, or a view of one, and so not of tokens."""
-    return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
 
 
 def _permuted(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known | None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.module import Attended
+from mha_core.capture.own_code.outputs import Output
 from mha_core.capture.own_code.tiling import Tiling
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.recorded_call import RecordedCall
@@ -117,6 +118,21 @@ class ModuleUses:
         """Wait for the next module whose input is the heads' outputs (query, h · d_v): it has W^O."""
         if self._names:
             self._awaited = call, concat, n_texts, item, tiled
+
+    def found(
+        self, call: RecordedCall, concat: Tensor, n_texts: int, item: int, output: Output | None
+    ) -> None:
+        """Keep what became of the outputs of heads: W^O, and where that does not give it, what flowed."""
+        self._awaited = None
+        call.tensors = {name: one for name, one in call.tensors.items() if name not in ("concat", "output")}
+        if output is None:
+            return
+        x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (output.concat, output.result))
+        x = None if x is None or x.shape[1:] != concat.shape else x[0]
+        if x is not None and torch.equal(x.to(concat), concat) and output.matrix is not None:
+            call.matrices = {**call.matrices, **copies({"w_o": output.matrix, "b_o": output.bias})}
+        elif y is not None and y.dim() == 3:
+            call.tensors = {**call.tensors, **copies({"concat": x, "output": y[0]})}
 
     def _find_output(
         self,

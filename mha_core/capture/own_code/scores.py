@@ -399,7 +399,12 @@ class UnfollowedScores:
     mixed: bool = False
 
 
-Unpermuted = Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Rows | UnfollowedScores
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """A tensor made of scores by a softmax over another axis, or of scores that were not followed."""
+
+
+Unpermuted = Lost | Scores | Weights | Multiple | Log | Exponentials | RowNumbers | Rows | UnfollowedScores
 Known = Unpermuted | Permuted
 
 
