@@ -276,7 +276,7 @@ def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
         found |= {"raw": layer.scores(), "scaled": layer.scaled()}
     if layer.projections.w_o is not None or layer.knows("concat"):
         found["concat"] = layer.concat()
-    if layer.projections.w_o is not None or layer.knows("output"):
+    if layer.projections.w_o is not None or layer.knows("result"):
         found["output"] = layer.result()
     return {name: torch.as_tensor(np.array(matrix, np.float64))[None] for name, matrix in found.items()}
 

@@ -95,7 +95,7 @@ class LayerTrace:
       number for each head; `about.gate` describes it;
     - output_cos, output_sin: the cosines and sines (token, width) that rotate the heads' outputs back before
       W^O, in models that rotate values like keys; `about.output_rotary` describes the code;
-    - concat, output: what a model's own code made of the heads' outputs before and behind its last matrix,
+    - concat, result: what a model's own code made of the heads' outputs before and behind its last matrix,
       (query, width), where that is not concat W^O of the heads in their order;
     - q_short, kv_short: in latent attention, the latent vectors (token, rank) of queries, and of keys and
       values, after their norm (DeepSeek-AI 2024).
@@ -442,8 +442,8 @@ class LayerTrace:
 
     def result(self, *, rows: Picked = None) -> Float[np.ndarray, "query d_model"]:
         """The layer's output ``concat W^O + b^O``."""
-        if self.knows("output"):
-            return self._recorded("output", rows)
+        if self.knows("result"):
+            return self._recorded("result", rows)
         heads, b_o = self._to_w_o(None, self.row_indices(rows)), self.projections.b_o
         b_o = None if b_o is None else b_o.to(heads.dtype)
         return array(join_heads(heads, self._w_o(heads.dtype), b_o))

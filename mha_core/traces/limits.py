@@ -39,7 +39,7 @@ AXES = {
     "k": ("kv_head", "key", "d_k"),
     "v": ("kv_head", "key", "d_v"),
     "weights": ("head", "query", "key"),
-    **dict.fromkeys(("x", "concat", "output"), ("query", None)),
+    **dict.fromkeys(("x", "concat", "result"), ("query", None)),
     "x_v": ("key", None),
     **dict.fromkeys(("q_linear", "q_raw", "q_turned"), (None, "query", None)),
     **dict.fromkeys(("k_linear", "k_raw", "k_turned", "v_linear"), (None, "key", None)),

@@ -78,17 +78,28 @@ def test_a_right_port_is_equal(models, row):
     assert str(compared(models, *row)) == "The two runs are equal within rounding."
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        ("llama", "heads.transpose(1, 2).reshape(b, n, -1) @ self.wo",
-         "sum(one @ w for one, w in zip(heads.unbind(1), self.wo.split(d)))"),
-    ],
-)  # fmt: skip
-def test_a_w_o_that_was_not_recorded_is_not_called_equal(models, row):
-    found = compared(models, *row)
+def test_a_w_o_that_was_not_recorded_is_not_called_equal(models):
+    in_parts = "sum(one @ w for one, w in zip(heads.unbind(1), self.wo.split(D // H)))"
+    found = compared(models, "llama", "heads.transpose(1, 2).reshape(b, n, -1) @ self.wo", in_parts)
     assert found.is_equal
     assert "W^O and its bias were not recorded in both runs of layer 2" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("self.c_proj(y)", "y", "lost"),
+        ("self.c_proj(y)", "y @ self.c_proj.weight.T", "no bias"),
+        ("dim=-1", "dim=1", "heads"),
+        ("dim=-1)", "dim=-1).square()", None),
+    ],
+)
+def test_a_fault_of_the_second_layer_is_found_there(models, old, new, cause):
+    model, theirs = models["gpt2"]
+    port = Port("gpt2", copy.deepcopy(model), changed("gpt2", old, new)).eval()
+    port.attention[0] = changed("gpt2")(port.blocks[0].attn)
+    found = mha.difference(recorded(port), theirs)
+    assert (found.layer, [one.value for of in found.causes for one in of]) == (1, [cause] if cause else [])
 
 
 def test_heads_in_another_order_are_equal_and_named(models):
@@ -128,3 +139,16 @@ def test_other_words_are_noted():
     mine, theirs = (mha.trace(f"The {noun} saw it.", h=2, d_model=16) for noun in ("dog", "cat"))
     assert "dog in my run is cat in theirs" in str(mha.difference(mine, theirs))
     assert mha.difference(mine, mine).notes == ()
+
+
+def test_what_replaced_w_o_is_saved(models, tmp_path):
+    model, [theirs, *_] = models["gpt2"]
+    port = Port(
+        "gpt2", copy.deepcopy(model), changed("gpt2", "y.transpose(1, 2)", "y.flip(1).transpose(1, 2)")
+    )
+    [recorder, *_] = recorded(port.eval())
+    recorder.trace.save(tmp_path / "port.safetensors")
+    trace = mha.load(tmp_path / "port.safetensors")
+    assert trace.layers[0].projections.w_o is None
+    assert trace.layers[0].result(rows=[1]).shape == (1, D)
+    assert mha.difference(trace, theirs).causes[0][0].value == "reversed"

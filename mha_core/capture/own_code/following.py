@@ -195,7 +195,7 @@ class EagerMode(TorchFunctionMode):
 
     def _flows(self, name: str, args: tuple, kwargs: dict, result: object) -> None:
         """Follow the outputs of heads through an operation."""
-        if self.flow.is_on:
+        if self.flow.is_in(args):
             with self.undisturbed(), torch.inference_mode(False):
                 self.flow.follow(name, args, kwargs, result)
 
@@ -562,22 +562,20 @@ class EagerMode(TorchFunctionMode):
 
     def _lost_values(self, name: str, args: tuple, result: Tensor) -> None:
         """A product of values with what was made of scores, where no attention was followed."""
-        if self.on_lost is None:
+        ends = args[1:] if name == "einsum" else args[-2:]
+        [weights, *others] = [end for end in ends if self._is_of_scores(end)] or [None]
+        attempt = getattr(_unpermuted(self._known_of(weights)), "attempt", None)
+        if self.on_lost is None or weights is None or others or (attempt is not None and attempt.followed):
             return
         product = _matrix_product(name, args, result)[0]
         for way in () if product is None else (product, product.transposed()):
-            (weights, _), (values, _) = way.ends
-            if is_parameter(values) or self._is_of_scores(values) or not self._is_of_scores(weights):
-                continue
-            lead = way.result.shape[:-2]
-            attempt = getattr(_unpermuted(self._known_of(weights)), "attempt", None)
-            if (attempt is None or not attempt.followed) and way.left.shape[:-2] == lead:
-                weights, values = heads(way.left, lead), heads(way.right, lead)
-                lost = FollowedAttention(weights, values, values, ScoreRule(), 0.0)
+            lead, values = way.result.shape[:-2], way.ends[1][0]
+            if way.ends[0][0] is weights and not is_parameter(values) and way.left.shape[:-2] == lead:
+                v = heads(way.right, lead)
+                lost = FollowedAttention(heads(way.left, lead), v, v, ScoreRule(), 0.0)
                 self.on_lost(replace(lost, inside=_inside(way.right, lead)), way.result, result)
-            return
 
-    def _is_of_scores(self, tensor: Tensor) -> bool:
+    def _is_of_scores(self, tensor: object) -> bool:
         """Whether a tensor was made of a product of queries and keys."""
         known = _unpermuted(self._known_of(tensor))
         is_learned = getattr(getattr(known, "scores", known), "learned", False)

@@ -124,7 +124,7 @@ class ModuleUses:
     ) -> None:
         """Keep what became of the outputs of heads: W^O, and where that does not give it, what flowed."""
         self._awaited = None
-        call.tensors = {name: one for name, one in call.tensors.items() if name not in ("concat", "output")}
+        call.tensors = {name: one for name, one in call.tensors.items() if name not in ("concat", "result")}
         if output is None:
             return
         x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (output.concat, output.result))
@@ -132,7 +132,7 @@ class ModuleUses:
         if x is not None and torch.equal(x.to(concat), concat) and output.matrix is not None:
             call.matrices = {**call.matrices, **copies({"w_o": output.matrix, "b_o": output.bias})}
         elif y is not None and y.dim() == 3:
-            call.tensors = {**call.tensors, **copies({"concat": x, "output": y[0]})}
+            call.tensors = {**call.tensors, **copies({"concat": x, "result": y[0]})}
 
     def _find_output(
         self,

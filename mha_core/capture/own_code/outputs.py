@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -10,24 +9,16 @@ from torch import Tensor, nn
 VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"}
 PERMUTATIONS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
-UNCHANGED = VIEWS | PERMUTATIONS | CASTS | {"flip", "roll", "index_select", "getitem", "data"}
-SUMS = {"add", "iadd"}
+REARRANGEMENTS = VIEWS | PERMUTATIONS | CASTS | {"flip", "roll", "index_select", "getitem", "data"}
+# Products with W^O, by the place of the left factor.
 PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "linear": 0, "tensordot": 0, "addmm": 1, "einsum": 1}
 
 
-class Stage(Enum):
-    """A tensor on its way: outputs of heads, their sum with another tensor, their product with W^O, or a sum
-    with that product."""
-
-    HEADS = 0
-    SUM = 1
-    PRODUCT = 2
-    RESIDUAL = 3
-
-
 class Output(NamedTuple):
-    """The end of the outputs of heads: the `concat` that was multiplied, W^O and its bias if they are a matrix
-    and a vector, and the result."""
+    """The end of the outputs of heads: the `concat` that was multiplied, W^O, its bias, and the result.
+
+    The matrix is None where it is not to the right of concat, as in an einsum.
+    """
 
     concat: Tensor
     matrix: Tensor | None
@@ -35,81 +26,73 @@ class Output(NamedTuple):
     result: Tensor
 
 
+Found = Callable[[Output | None], None]
+
+
 class _Mark(NamedTuple):
+    """A tensor made of outputs of heads, or with an `output` of their product with W^O, or of a sum."""
+
     tensor: weakref.ref
-    stage: Stage
-    found: Callable[[Output | None], None]
-    output: Output | None = None
+    found: Found
+    output: Output | None
+    is_sum: bool
 
 
 class OutputFlow:
-    """Follows outputs of heads by their tensors; `found` of each is called whenever more is known of it."""
+    """Follows outputs of heads from tensor to tensor."""
 
     def __init__(self) -> None:
         self._marks: dict[int, _Mark] = {}
 
-    @property
-    def is_on(self) -> bool:
-        """Whether there are outputs to follow."""
-        return bool(self._marks)
+    def is_in(self, args: tuple) -> bool:
+        """Whether outputs may be among the arguments of an operation."""
+        return bool(self._marks) and any(id(arg) in self._marks for arg in args)
 
-    def watch(self, heads: Tensor, found: Callable[[Output | None], None]) -> None:
+    def watch(
+        self, heads: Tensor, found: Found, output: Output | None = None, *, is_sum: bool = False
+    ) -> None:
         """Call `found` with the output that becomes of these heads, and with None if it was none."""
-        self._note(heads, Stage.HEADS, found)
+        key = id(heads)
+        gone = weakref.ref(heads, lambda _: self._marks.pop(key, None))
+        self._marks[key] = _Mark(gone, found, output, is_sum)
 
     def follow(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
-        """An operation: its name, arguments and result."""
-        if not isinstance(result, Tensor):
-            return
-        if name == "einsum" and len(args) == 2 and isinstance(args[1], tuple | list):
-            args = (args[0], *args[1])
-        for at, arg in enumerate(args):
-            mark = self._marks.get(id(arg))
-            if mark is not None and mark.tensor() is arg:
-                self._went(name, at, mark, args, kwargs, result)
-                return
+        """Follow the outputs through an operation."""
+        marks = [(mark, at) for at, arg in enumerate(args) if (mark := self._marks.get(id(arg))) is not None]
+        marks = [(mark, at) for mark, at in marks if mark.tensor() is args[at]]
+        if marks and isinstance(result, Tensor):  # a sum of earlier outputs is part of the input
+            mark, at = min(marks, key=lambda one: one[0].is_sum)
+            self._went(name, at, mark, args, kwargs, result)
 
     def _went(self, name: str, at: int, mark: _Mark, args: tuple, kwargs: dict, result: Tensor) -> None:
-        operand, others = args[at], [arg for arg in args if isinstance(arg, Tensor) and arg is not args[at]]
-        _, stage, found, output = mark
-        if name in UNCHANGED and result.numel() == operand.numel():
-            self._note(result, stage, found, output)
-        elif name in SUMS and len(others) == 1 and not kwargs:
-            bias = others[0] if others[0].dim() == 1 and is_parameter(others[0]) else None
-            if output is None:  # there was no W^O, unless the sum goes on to it
-                if stage is Stage.HEADS:
-                    found(Output(operand, None, None, operand))
-                self._note(result, Stage.SUM, found)
-            elif bias is None:
-                self._note(result, Stage.RESIDUAL, found, output)
-            elif output.bias is None:  # also where it follows the sum with the input
-                whole = output._replace(bias=bias, result=output.result + bias)
-                found(whole)
-                self._note(result, stage, found, whole)
-        elif name in PRODUCTS and any(map(is_parameter, others)) and stage in (Stage.HEADS, Stage.SUM):
-            if stage is Stage.SUM:  # it was not the end
+        _, found, output, is_sum = mark
+        others = [arg for arg in args if isinstance(arg, Tensor) and arg is not args[at]]
+        if name in REARRANGEMENTS and result.numel() == args[at].numel():
+            self.watch(result, found, output, is_sum=is_sum)
+        elif name in ("add", "iadd") and len(others) == 1 and not kwargs:
+            if output is None and not is_sum:  # there is no W^O, unless the sum goes on to it
+                found(Output(args[at], None, None, args[at]))
+                self.watch(result, found, is_sum=True)
+            elif output is not None and others[0].dim() == 1 and is_parameter(others[0]):
+                if output.bias is None:  # also where it follows the sum with the input
+                    output = output._replace(bias=others[0], result=output.result + others[0])
+                    found(output)
+                self.watch(result, found, output, is_sum=is_sum)
+            elif not is_sum:
+                self.watch(result, found, output, is_sum=True)
+        elif name in PRODUCTS and output is None and any(map(is_parameter, others)):
+            if is_sum:
                 found(None)
                 return
-            matrix, bias = next(filter(is_parameter, others)), None
-            if name in ("linear", "addmm"):
-                vector, matrix = (args[0], args[2]) if name == "addmm" else ((*args, None)[2], args[1])
-                bias = kwargs.get("bias", vector)
-            matrix = matrix.mT if name == "linear" else matrix
+            matrix, bias = next(filter(is_parameter, others)), kwargs.get("bias")
+            if name == "addmm":
+                bias, _, matrix = args
+            elif name == "linear":
+                matrix, bias = args[1].mT, (*args, bias)[2]
             is_right = matrix.dim() == 2 and name != "einsum" and PRODUCTS[name] == at
-            output = Output(operand, matrix if is_right else None, bias, result)
+            output = Output(args[at], matrix if is_right else None, bias, result)
             found(output)
-            self._note(result, Stage.PRODUCT, found, output)
-
-    def _note(
-        self,
-        tensor: Tensor,
-        stage: Stage,
-        found: Callable[[Output | None], None],
-        output: Output | None = None,
-    ) -> None:
-        key = id(tensor)
-        gone = weakref.ref(tensor, lambda _: self._marks.pop(key, None))
-        self._marks[key] = _Mark(gone, stage, found, output)
+            self.watch(result, found, output)
 
 
 def is_parameter(tensor: Tensor) -> bool:
