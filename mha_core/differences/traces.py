@@ -116,14 +116,15 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
 
     Both are a trace, or a list of traces of the same texts in the same order: with three texts a cause is
     rarely a coincidence. They may come from `trace`, `record` or a file. A recorder may stand for its trace:
-    where a fault has mixed up the tokens, it has no trace, and its matrices are compared in call order.
+    where a fault has mixed up the tokens, its matrices are compared in call order, and attention that is no
+    softmax of scores by its weights and values.
     Layers are compared in order, each from its input to its output: q, k and v, scores, weights, the heads'
     outputs, concat W^O. Numbers are equal within the rounding of the coarser precision. Heads in another
     order are found and named.
 
     A cause is named only if the known formula with that mistake turns their numbers into mine, on every text;
     one mistake is preferred to two. Mistakes are those of the scale, the softmax's axis, the mask, the split
-    and join of heads, exchanged matrices, biases, rotary codes, and the order of shared keys.
+    and join of heads, exchanged matrices, biases, rotary codes, the order of shared keys, and dropout.
 
     >>> trace = mha.trace("How are you?", h=4, d_model=64)
     >>> print(mha.difference(trace, trace))
