@@ -36,7 +36,7 @@ const AS_TYPED = /[ı\u13a0-\u13f5]/u;
 const CHEROKEE = /[\u13f8-\u13fd\uab70-\uabbf]/u;
 
 /** @param {string} text */
-export const folded = (text) =>
+const folded = (text) =>
   IS_PLAIN.test(text)
     ? text.toLowerCase()
     : Array.from(text, (one) => {
@@ -49,7 +49,7 @@ export const normalized = (piece) => (piece === HIDDEN_MARK ? piece : folded(pie
 
 // The checksum CRC-32 of a text, by which an unknown word finds its spare.
 /** @param {string} text */
-export function checksum(text) {
+function checksum(text) {
   let crc = -1;
   for (const byte of new TextEncoder().encode(text)) {
     crc ^= byte;

@@ -11,14 +11,14 @@ const ANY = "[^\\n]+\\n";
 // Characters of scripts without spaces between words: each becomes a token.
 const UNSPACED =
   "[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}ー\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}]";
-const DIGITS = `(?:(?=\\p{N})${ANY})+`;
-const LETTERS = `(?:(?!${UNSPACED})(?=[\\p{L}\\p{N}_])${ANY})+`;
+const NUMERALS = `(?:(?=\\p{N})${ANY})+`;
+const WORD_LETTERS = `(?:(?!${UNSPACED})(?=[\\p{L}\\p{N}_])${ANY})+`;
 const PIECE = new RegExp(
   [
     `(?=${UNSPACED})${ANY}`, // 动 物
     "(?:<\\n?(?:[^\\s<>]\\n?){1,20}>|\\[\\n(?:[A-Z]\\n){2,12}\\])\\n", // <s> [MASK]: other tokenizers' special tokens
-    `${DIGITS}(?:[.,:]\\n${DIGITS})+`, // 3.14 1,000 12:30
-    `${LETTERS}(?:['’‑-]\\n${LETTERS})*`, // didn't l’eau well-known
+    `${NUMERALS}(?:[.,:]\\n${NUMERALS})+`, // 3.14 1,000 12:30
+    `${WORD_LETTERS}(?:['’‑-]\\n${WORD_LETTERS})*`, // didn't l’eau well-known
     "([.!?…-])\\n(?:\\1\\n)+", // ... !! --
     ANY, // punctuation, emoji
   ].join("|"),
