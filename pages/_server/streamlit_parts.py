@@ -35,6 +35,7 @@ OWN_WORDS = {
     '[data-testid="stTooltipHoverTarget"] > button': "help help_alone",
     '[data-testid="stSkipToContent"]': "skip",
     '[data-testid="stHeaderActionElements"]': "heading",
+    '[data-testid="stTopNavSection"]': "more_pages",
     '[data-testid="stMarkdownContainer"] [role="img"]': "icon_check icon_straighten icon_short_text",
     '[data-testid="stFileUploaderDropzone"]': (
         "upload add_files icon_add drop file_field file_size remove error file_type file_large file_one"
