@@ -74,12 +74,10 @@ class Site:
         for number in numbers:
             if not -count <= number < count:
                 raise MhaError(
-                    "“{edit}” names {axis} that are not there: there are {count} "
-                    "({axis}=0 to {last} in Python).",
+                    "“{edit}” names {axis} that are not there: there are {count}, counted from 1.",
                     edit=edit.describe(),
                     axis=axis,
                     count=count,
-                    last=count - 1,
                 )
         return [number % count for number in numbers]
 
@@ -549,11 +547,9 @@ def by_layer(
         if edit.layer is not None:
             if not -len(layers) <= edit.layer < len(layers):
                 raise MhaError(
-                    "“{edit}” names a layer that is not there: there are {count} "
-                    "(layer=0 to {last} in Python).",
+                    "“{edit}” names a layer that is not there: there are {count}, counted from 1.",
                     edit=edit.describe(),
                     count=len(layers),
-                    last=len(layers) - 1,
                     fixes=({"layer": 0 if edit.layer < 0 else len(layers) - 1},),
                 )
             layers = [layers[edit.layer]]

@@ -11,6 +11,7 @@ from mha_core.attention import edits
 from mha_core.attention.edits import MAX_EDITS, Edit
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.scene.swaps import Swap
+from mha_core.traces.tokens import Sides
 
 Change = Edit | Swap
 
@@ -44,6 +45,11 @@ KINDS = {
     "swap": ChangeKind(Swap, {"from": "one", "to": "other"}),
     "evict": ChangeKind(edits.Evict, {"to": "keys", "since": "since"}),
     "exchange": ChangeKind(edits.Exchange, {"from": "one", "to": "other", "since": "since"}),
+}
+NAMED = {  # the fields that name words, each with the texts of them
+    "rows": ("queries",),
+    "keys": ("keys",),
+    **dict.fromkeys(("one", "other", "since"), ("queries", "keys")),
 }
 OF_CACHE = ("evict", "exchange")  # kinds that change what a cache holds, on Steps
 OF_OWN_MODULES = ("concatenated", "same", "position")  # kinds for our own modules only
@@ -131,6 +137,23 @@ def edits_of(chosen: Iterable[Change]) -> tuple[Edit, ...]:
 def swaps_of(chosen: Iterable[Change]) -> tuple[Swap, ...]:
     """The changes that act in the text."""
     return tuple(change for change in chosen if isinstance(change, Swap))
+
+
+def fitting(chosen: Iterable[Change], before: Sides, after: Sides) -> tuple[Change, ...]:
+    """The changes without those that name words which another text does not have at the same positions."""
+
+    def fits(change: Change) -> bool:
+        if kind_of(change) == "row" and before.keys.pieces != after.keys.pieces:
+            return False  # it has a weight for each of them
+        for field, sides in NAMED.items():
+            picked = getattr(change, field, None)
+            places = (picked,) if isinstance(picked, int) else picked or ()
+            for was, now in ((getattr(before, side).pieces, getattr(after, side).pieces) for side in sides):
+                if any(was[at : at + 1] != now[at : at + 1] for at in places):
+                    return False
+        return True
+
+    return tuple(filter(fits, chosen))
 
 
 def write(chosen: Iterable[Change]) -> str:

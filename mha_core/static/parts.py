@@ -36,7 +36,10 @@ KEYS = (
     *("control.architecture", "model.trained", "model.trained_decoder", "roles.label"),
     *("language.name", "language.code", "list.comma"),
     *(f"what_if.{name}" for name in ("heading", "kind", "layer", "head", "from", "to", "all", "apply")),
-    *(f"what_if.{name}" for name in ("cut", "off", "row", "lift", "reset", "in_layer", "in_all_layers")),
+    *(
+        f"what_if.{name}"
+        for name in ("cut", "off", "row", "lift", "reset", "taken_away", "in_layer", "in_all_layers")
+    ),
     *(f"what_if.{name}" for name in ("of_head", "of_heads", "of_all_heads", "every_word", "unordered_says")),
     *(f"what_if.{kind}_says" for kind in ("cut", "off", "even", "row", "mask", "divisor", "temperature")),
     "what_if.concatenated_says",

@@ -1,6 +1,7 @@
 """The controls that pages share. The frame draws those that the page uses and binds them to the URL."""
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -8,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
+from mha_core.scene import changes
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
 from mha_core.sources.huggingface.files import PACKAGE
@@ -48,6 +50,7 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     _rewrite_values()
     st.session_state.drawn = set()
     used, sizes = _visible(of_source, place)
+    _take_changes_away()
     _hidden()
     # From here on every setting of the link is known, visible or not.
     trace = compute.peek(current()) if used else None
@@ -56,6 +59,7 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     if "h" in used and setting("source") in ("mini", "random"):
         with sizes:
             _widths(trace.layers[0])
+    st.session_state["edited"] = setting("text"), setting("edits")
     stay_within(trace)
     name_tokens(trace)
     return trace
@@ -102,6 +106,26 @@ def _visible(
                 with sentences:  # of the kind of attention that was chosen
                     _file_sentence()
     return used, sizes
+
+
+def _take_changes_away() -> None:
+    """Take away the changes that name other words than the sentence has which has just been typed."""
+    held, text, edits = st.session_state, setting("text"), setting("edits")
+    before, edits_before = held.get("edited", (text, edits))
+    if streamlit_parts.after_history():
+        for name in ("edits_gone", "taken_away"):
+            held.pop(name, None)
+    elif text != before and edits and edits == edits_before:
+        was, now = (compute.peek(replace(current(), text=one)) for one in (before, text))
+        if was is not None and now is not None:
+            kept = changes.write(changes.fitting(changes.read(edits)[0], was.sides, now.sides))
+            if kept != edits:
+                held["edits_gone"], held["taken_away"] = (edits, kept), (before, edits, text)
+    gone, kept = held.get("edits_gone", (None, None))
+    if gone == edits:
+        held["edits"] = kept
+    else:
+        held.pop("edits_gone", None)  # the browser has heard of it
 
 
 def begin_language() -> None:

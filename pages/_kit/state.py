@@ -173,6 +173,8 @@ def go(**values: object) -> None:
     if moves.get("token"):
         st.session_state["token_is_named"] = True
     st.session_state["focus"] = Focus.of_link(st.session_state["focus"].link() | moves)
+    if "edits" in values:
+        st.session_state.pop("edits_gone", None)
     st.session_state.update(values)
     for name, value in values.items():
         if name in CONTROLS and value not in (None, "", getattr(DEFAULTS, name)):

@@ -20,6 +20,7 @@ chosen, _ = read(scene.edits)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)
 at = text.query(query)
+changes.taken_away(scene)
 came_of_it = st.container(key="came_of_it")  # above the fields: a change is seen at once
 if chosen:
     with came_of_it:
@@ -28,6 +29,7 @@ changes.choose(text.trace, words, chosen, layer=layer, head=head, query=at)
 with came_of_it if chosen else st.container():
     if refusal is not None:
         refusals.show(refusal, page_offers=False)
+        changes.take_away(scene, before, chosen)
         st.stop()
     edits = edits_of(chosen)
     answered = changed_answers.asked(text, before, after, edits, scene=scene)

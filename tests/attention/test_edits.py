@@ -154,10 +154,13 @@ def test_edits_go_to_their_layers_and_kinds():
         (lambda: checked([edits.Output()] * 65), "more than 64"),
         (
             lambda: by_layer([edits.Output(layer=2)], [SITE]),
-            "layer 3” names a layer that is not there: there are 1 ",
+            "layer 3” names a layer that is not there: there are 1, counted from 1",
         ),
         (lambda: by_layer([edits.Output(kind="cross")], [SITE]), "acts on no layer"),
-        (lambda: layer_with(edits.Output(heads=H)), "head 4” names heads that are not there: there are 3 "),
+        (
+            lambda: layer_with(edits.Output(heads=H)),
+            "head 4” names heads that are not there: there are 3, counted",
+        ),
         (lambda: layer_with(edits.Hide(keys="bird")), "'bird'"),
         (lambda: layer_with(edits.Hide(keys="the")), "positions 0 and 5"),
         (lambda: layer_with(edits.Weights(values=[1.0])), "have shape"),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { fittingEdits, readEdits } from "../../assets/components/engine/edits.js";
 import {
   modelNamed,
   nearestModel,
@@ -83,4 +84,16 @@ test("what a link asks for and the page replaces is named", () => {
   assert.deepEqual(replaced("token=unicorn&layer=9&head=7&drawing=foo"), ["layer", "head", "token", "drawing"]);
   assert.deepEqual(replaced("token=4"), ["token"]);
   assert.deepEqual(replaced("layer=9&weights=6"), []); // of other weights, which is said
+});
+
+test("a change goes with the words that it names", () => {
+  const [before, after] = ["a b c d e f", "a b c x e"].map((text) => text.split(" "));
+  const stay = ["cut,from=2,to=3", "cut,layer=1,from=2-3", "even,from=5", "off,head=2", "divisor,by=3"];
+  const go = ["cut,from=2,to=4", "cut,to=6", "row,layer=1,head=1,from=2,weights=0.5 0.5 0 0 0 0"];
+  const { edits } = readEdits([...stay, ...go].join(";"));
+  assert.equal(edits.length, stay.length + go.length);
+  assert.deepEqual(
+    fittingEdits(edits, before, after).map(({ link }) => link),
+    stay,
+  );
 });

@@ -123,6 +123,32 @@ def test_invalid_changes_of_a_link_are_reported_and_the_rest_apply(on_page):
     assert not app.error
 
 
+def test_a_change_of_words_is_taken_away_with_its_sentence(on_page):
+    """Changes that name no word stay, and those of words that stand where they stood."""
+    app = on_page(edits=f"{CUT};off,layer=1,head=2;cut,layer=1,to=3")
+    assert not [one for one in app.caption if "Taken away" in one.value]
+    app.text_area(key="text").set_value("The animal slept.").run()
+    assert app.query_params["edits"] == "off,layer=1,head=2;cut,layer=1,to=3"
+    assert not app.error
+    [line] = [one.value for one in app.caption if "Taken away" in one.value]
+    assert "“it” blocked from “animal”" in line
+    assert "head 2" not in line
+    app.text_area(key="text").set_value("A very long animal crossed the street because it slept.").run()
+    assert app.query_params["edits"] == "off,layer=1,head=2"
+    app.button(key="apply_change").click().run()
+    app.text_area(key="text").set_value("The dog slept.").run()
+    assert app.query_params["edits"] == "off,layer=1,head=2"
+
+
+def test_a_change_beyond_the_sentence_of_its_link_can_be_taken_away(on_page):
+    app = on_page(text="The dog slept.", edits=f"{CUT};temperature,by=2")
+    assert "key 3” names rows that are not there" in app.error[0].value
+    assert "Python" not in app.error[0].value
+    app.button(key="take_away").click().run()
+    assert not app.error
+    assert app.query_params["edits"] == "temperature,by=2"
+
+
 def test_a_link_names_a_block_of_cells(on_page, heatmaps):
     block = "cut,layer=2,head=1-3,from=9-10,to=3-5"
     app = on_page(edits=block)

@@ -1,11 +1,13 @@
 """Changes of What if in a link: they read back the same, and an invalid part is refused."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mha_core as mha
 from mha_core.attention.positions import POSITIONS
-from mha_core.scene.changes import KINDS, OF_CACHE, change_of, read, write
+from mha_core.scene.changes import KINDS, OF_CACHE, change_of, fitting, read, write
 
 MASKS = ("causal", "window:2", "prefix:3", "padding:2")
 
@@ -68,3 +70,28 @@ def test_any_text_of_a_link_is_read(link):
     chosen, refused = read(link)
     assert len(chosen) + len(refused) <= link.count(";") + 1
     assert read(write(chosen))[0] == chosen
+
+
+@pytest.mark.parametrize(
+    ("part", "stays"),
+    [
+        ("cut,from=2,to=3", True),
+        ("cut,layer=1,from=2-3", True),
+        ("cut,from=2,to=4", False),
+        ("cut,to=6", False),  # beyond the end
+        ("swap,from=2,to=4", False),
+        ("even,from=5", True),
+        ("row,layer=1,head=1,from=2,weights=0.5 0.5 0 0 0", False),  # it has a number for each word
+        ("exchange,from=1,to=2,since=4", False),
+        ("evict,to=2,since=3", True),
+        *((part, True) for part in ("even", "off,head=2", "mask,mask=causal", "divisor,by=3", "same")),
+    ],
+)
+def test_a_change_goes_with_the_words_that_it_names(part, stays):
+    before, after = (
+        mha.from_weights(np.full((1, 1, len(words), len(words)), 1 / len(words)), words).sides
+        for words in (["a", "b", "c", "d", "e", "f"], ["a", "b", "c", "x", "e"])
+    )
+    chosen, _ = read(part)
+    assert chosen
+    assert fitting(chosen, before, after) == (chosen if stays else ())

@@ -110,6 +110,18 @@ export const isEditHere = ({ layer, heads, rows, keys, values }, { length, h, la
   (values?.length ?? length) === length;
 
 /**
+ * The edits without those that name words which another text does not have at the same positions.
+ * @param {Edit[]} edits
+ * @param {string[]} before the pieces of their text
+ * @param {string[]} after
+ */
+export const fittingEdits = (edits, before, after) =>
+  edits.filter(({ rows, keys, values }) => {
+    const named = values ? [...before.keys(), before.length] : [...(rows ?? []), ...(keys ?? [])];
+    return named.every((at) => before[at] === after[at]);
+  });
+
+/**
  * The score rule of one layer: scores first, in the order given, then weights, then outputs.
  * @param {Edit[]} edits
  * @param {EditedSite} site

@@ -1,7 +1,7 @@
 // A page that computes: type a sentence and see every head of a small model, with no server. The engine (engine/) has the
 // model, the head view draws; this file holds the scene, its fields and its address.
 import { answersInWords, firstToken, headWithAnswer } from "../engine/answers.js";
-import { linkOfEdits, withEdits } from "../engine/edits.js";
+import { fittingEdits, linkOfEdits, withEdits } from "../engine/edits.js";
 import { HIDDEN_MARK, Lexicon, languageOf } from "../engine/lexicon.js";
 import { SmallModel } from "../engine/model.js";
 import { modelNamed, nearestModel, readScene, replacedIn, sceneQuery } from "../engine/scene_link.js";
@@ -19,6 +19,7 @@ import { oneTabStop } from "./tab_stop.js";
 import { fill, paragraph } from "./wording.js";
 
 /** @typedef {import("../engine/scene_link.js").PageScene} PageScene */
+/** @typedef {import("../engine/edits.js").Edit} Edit */
 /** @typedef {import("../engine/scene_link.js").LinkNote} LinkNote */
 /** @typedef {import("../engine/scene_link.js").Example} Example */
 /** @typedef {import("../view/head_view.js").Header} Header */
@@ -57,6 +58,8 @@ class ModelPage {
   shown = "en"; // the language of the page
   chosen = ""; // the one that its reader chose
   asked = ""; // the link, until its scene is drawn
+  /** @type {{ read: ReadSentence, edits: Edit[] } | null} what was drawn before another text is typed */
+  before = null;
   isNew = false; // is the text another one than before?
   isDrawing = false;
   sized = ""; // the model that the fields of sizes offer
@@ -125,7 +128,7 @@ class ModelPage {
     this.shown = preferred.map((tag) => tag?.split("-")[0]).find((code) => spoken.includes(code)) ?? "en";
     if (asked) this.chosen = this.shown;
     const { scene, notes } = readScene(query, this.here);
-    Object.assign(this, { scene, notes, asked: query, isNew: false });
+    Object.assign(this, { scene, notes, asked: query, before: null, isNew: false });
     this.build();
     await this.draw();
     this.#name();
@@ -178,8 +181,8 @@ class ModelPage {
   #sentence(name, value, label, placeholder) {
     const field = Object.assign(make("textarea"), { value, placeholder, rows: 2, spellcheck: false });
     field.addEventListener("input", () => {
+      if (name === "text") this.#leaveText();
       this.scene[name] = field.value;
-      if (name === "text") this.scene.edits = [];
       this.isNew ||= name === "text";
       this.notes = [];
       this.draw();
@@ -221,7 +224,6 @@ class ModelPage {
         this.change({
           text: example.text,
           twin: example.twin ?? "",
-          edits: [],
           focus: { ...DEFAULTS, token: example.token },
         });
       });
@@ -234,10 +236,27 @@ class ModelPage {
   /** @param {Partial<PageScene>} changes */
   async change(changes) {
     this.notes = [];
+    if ("text" in changes) this.#leaveText();
     Object.assign(this.scene, changes);
     if (!("edits" in changes && Object.keys(changes).length === 1)) this.build();
     await this.draw();
     this.toAddress(true);
+  }
+
+  #leaveText() {
+    const [read] = this.reads;
+    if (read) this.before ??= { read, edits: this.scene.edits };
+  }
+
+  // Changes go with the words that they name; a text that is still typed may have these words again.
+  /** @param {string[]} pieces of the new text */
+  #takeEditsAway(pieces) {
+    if (!this.before) return;
+    const { read, edits } = this.before;
+    this.scene.edits = fittingEdits(edits, read.cut.pieces, pieces);
+    const gone = edits.filter((edit) => !this.scene.edits.includes(edit));
+    const changes = gone.map((edit) => this.experiment.inWords(edit, read)).join(" · ");
+    this.notes = gone.length ? [["what_if.taken_away", { changes }]] : [];
   }
 
   // The picture follows what is typed: at once where the model is here, else when it has arrived.
@@ -252,6 +271,7 @@ class ModelPage {
     const missing = [model, ...(twin ? [twin] : [])].filter(({ name }) => !this.models.has(name));
     if (!missing.length) return this.#drawWith(model.name, twin?.name ?? null);
     this.root.ariaBusy = "true";
+    this.#takeEditsAway([]); // words of another language
     return Promise.all(missing.map((one) => this.#fetch(one.name, one.language))).then(
       () => turn === this.turn && this.#drawWith(model.name, twin?.name ?? null),
       () => turn === this.turn && this.say(this.t("static.not_loaded")),
@@ -283,6 +303,7 @@ class ModelPage {
     const { scene } = this;
     const first = this.#cut(modelName, scene.text);
     const second = twinName === null ? null : this.#cut(twinName, scene.twin);
+    this.#takeEditsAway(first.cut.pieces);
     const { limit } = first.lexicon;
     const unread = [first, second].some((one) => one?.model.isDecoder && one.cut.pieces.includes(HIDDEN_MARK));
     if (unread) return this.say(this.t("static.decoder"));
@@ -465,6 +486,7 @@ class ModelPage {
       this.pause = window.setTimeout(() => this.toAddress(true), TYPING_PAUSE);
       return;
     }
+    this.before = null;
     const { search } = this.address;
     try {
       if (search !== location.search) history.pushState(null, "", search);

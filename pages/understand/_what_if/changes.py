@@ -1,6 +1,7 @@
 """The changes of the page What if: choosing one, the list of those in effect, heads to switch off."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,11 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from mha_core.scene import changes, swaps
 from mha_core.scene.changes import Change
+from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from pages._kit import choice, compute, heatmaps, model_source, state
-from pages._kit.text import isolated, literal, t
+from pages._kit.text import isolated, joined, literal, t
+from pages.understand._what_if import sides
 
 HOT = 4.0  # the first temperature offered
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # the steps of the slider
@@ -255,6 +258,32 @@ def listed(chosen: Sequence[Change], trace: AttentionTrace, typed: Tokens | None
                 args=(chosen, nth, key),
                 width=420,
             )
+
+
+def take_away(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -> None:
+    """A button that takes away the changes that cannot be computed by themselves."""
+    wrong = [one for one in chosen if sides.changed(scene, before, [one])[2] is not None]
+    if wrong:
+        said = joined(describe(change, before, sides.typed(scene, before)) for change in wrong)
+        others = [one for one in chosen if one not in wrong]
+        st.button(t("what_if.take_away", change=said), key="take_away", on_click=_set, args=(others,))
+
+
+def taken_away(scene: Scene) -> None:
+    """Name the changes that went with the sentence before."""
+    text_before, edits, text = st.session_state.get("taken_away", ("", "", None))
+    if text != scene.text:
+        return
+    chosen, _ = changes.read(edits)
+    kept = changes.read(scene.edits)[0]
+    earlier = replace(scene, text=text_before)
+    before = compute.peek(earlier)
+    gone = [change for change in chosen if change not in kept]
+    if before is None or not gone:
+        return
+    arranged = sides.changed(earlier, before, changes.swaps_of(chosen))[0].trace
+    said = joined(describe(change, arranged, sides.typed(earlier, before)) for change in gone)
+    st.caption(t("what_if.taken_away", changes=said))
 
 
 def _move(chosen: Sequence[Change], nth: int, key: str) -> None:

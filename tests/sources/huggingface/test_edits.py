@@ -101,7 +101,7 @@ def test_kinds_and_texts_of_an_encoder_decoder():
     assert kinds == {"cross"}
     target_rows = LENGTH[1]
     cross = next(layer for layer in trace.layers if layer.kind == "cross")
-    with pytest.raises(MhaError, match=rf"rows that are not there: there are {cross.n_query} "):
+    with pytest.raises(MhaError, match=rf"rows that are not there: there are {cross.n_query}, counted"):
         edited(model, edits.Hide(kind="cross", rows=target_rows))
     with pytest.raises(MhaError, match="needs a target"):
         huggingface.follow(model, tiny.texts(LENGTH)[0], edits=[edits.Hide(keys=0)])
