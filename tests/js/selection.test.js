@@ -70,6 +70,11 @@ test("at first one head of each answered question is drawn", () => {
   assert.deepEqual(selection.heads, [2]);
 });
 
+test("a head that an answer names is drawn, also if it finds no word", () => {
+  const at = [[], [], [["What does it stand for?", "perhaps no word here", "", false, [0]]]];
+  assert.deepEqual(shown({ token: 2, questions: [ASKED], answers: [at] }).heads, [0, 2]);
+});
+
 test("drawn heads follow the hovered token, but the chosen head stays", () => {
   const selection = shown({ token: 2, questions: [ASKED] });
   selection.hover = selection.everywhere(0, { side: "query", tokens: [1] });

@@ -291,16 +291,19 @@ export class Selection {
   // One head for each question with an answer at the token in focus; empty if the heads are not asked anything.
   /** @param {Focus | null | undefined} focus @param {number[]} heads the preferred ones first */
   #answering(focus, heads) {
+    const { header } = this;
     const panel = this.panels[this.nth];
     const layer = this.layer(panel);
     if (focus?.side !== "query" || focus.tokens.length !== 1) return [];
-    const asked = questionsOf(this.header, this.nth, layer.number);
+    const asked = questionsOf(header, this.nth, layer.number);
     const at = panel.pieceOf("query", focus.tokens[0]);
+    const named = header.answers?.[this.nth]?.[at]?.flatMap((answer) => answer[4]) ?? []; // “perhaps no word here” is by one
     /** @type {Set<string>} */
     const answered = new Set();
     const chosen = heads.filter((head) => {
       const { asks = [], nothing = [at] } = asked[head] ?? {};
-      const isNew = !nothing.includes(at) && asks.some((question) => !answered.has(question));
+      const answers = named.includes(head) || !nothing.includes(at);
+      const isNew = answers && asks.some((question) => !answered.has(question));
       if (isNew) for (const question of asks) answered.add(question);
       return isNew;
     });
