@@ -268,6 +268,30 @@ def test_the_editor_joins_and_copies_screens_and_writes_two_languages(opened_on)
     assert (made.title, made.screens[0].scenes.keys()) == ({ANY: "Two lessons"}, {ANY})
 
 
+def test_the_editor_brings_back_the_language_that_it_put_aside(opened_on):
+    app = opened_on(PAGE, lesson="make")
+    app.selectbox(key="copy_lesson").select("heads").run()
+    app.button(key="copy_add").click().run()
+    both = app.session_state[library.DRAFT]
+    app.checkbox(key="draft_0_en_both").uncheck().run()
+    app.checkbox(key="draft_0_en_both").check().run()
+    assert app.session_state[library.DRAFT] == both
+    app.checkbox(key="draft_0_en_both").uncheck().run()
+    app.text_input(key="draft_0_en_title").input("Mine").run()
+    app.button(key="draft_0_en_remove_0").click().run()
+    app.selectbox(key="draft_1_en_head_0").select(4).run()
+    app.button(key="draft_add").click().run()
+    app.button(key="draft_1_en_down_0").click().run()
+    app.checkbox(key="draft_2_en_both").check().run()
+    made = app.session_state[library.DRAFT]
+    assert made.title == {"en": "Mine", "zh": both.title["zh"]}
+    assert [one.ask.get("zh") for one in made.screens] == [
+        both.screens[at].ask["zh"] for at in (2, 1, *range(3, len(both.screens)))
+    ] + [None]
+    was, now = (scene_of(one.scenes["zh"]) for one in (both.screens[1], made.screens[1]))
+    assert now == replace(was, focus=replace(was.focus, head=4))
+
+
 def test_the_editor_keeps_a_title_without_a_question_through_a_reload(opened_on):
     app = opened_on(PAGE, lesson="make")
     app.text_input(key="draft_0_en_title").input("Mine").run()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import streamlit as st
@@ -33,10 +34,12 @@ from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place
 
 SCENE = "scene"  # in a link: a question is to be made of the scene that the rest of the link describes
+ASIDE = "draft_aside"  # of the session: the language that was kept alone, and the draft in both
 VERSION = "draft_version"  # of the widgets: they begin anew where screens have changed places
 MINUTES = 5
 # The settings of each kind, with what can be chosen.
-OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), ("scenes", "other", "ask", "notice", "hints")
+LINKS = ("scenes", "other")
+OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), (*LINKS, "ask", "notice", "hints")
 SETTINGS = {"by": tuple(Order.MEASURES), "quantity": Estimate.QUANTITIES, "condition": Find.CONDITIONS}
 WITH_KEY = ("weight", "score")  # measures of one cell
 
@@ -68,6 +71,7 @@ def _take_scene() -> None:
 def _append(*screens: Screen) -> None:
     draft = _draft()
     library.keep_draft(replace(draft, screens=(*draft.screens, *screens)[:MAX_SCREENS]))
+    st.session_state[_key("both")] = _is_bilingual(_draft())  # screens bring their languages along
 
 
 def _add() -> None:
@@ -135,16 +139,42 @@ def _kept(words: Mapping[str, Any], value: Any) -> dict[str, Any]:
 
 
 def _in_both() -> None:
-    """Begin to write in two languages, what is there being in the reader's, or keep this one alone."""
+    """Write in two languages, or in the reader's alone: the other's texts are put aside and come back."""
     draft = _draft()
-    to = language() if st.session_state[_key("both")] else ANY
+    if st.session_state[_key("both")]:
+        at, aside = st.session_state.pop(ASIDE, (language(), Lesson("lesson", MINUTES, ())))
+    else:
+        at, aside = ANY, draft
+        st.session_state[ASIDE] = language(), draft
 
-    def moved(holder: Lesson | Screen, names: Sequence[str]) -> dict[str, Any]:
-        own = {name: in_language(words, language()) for name, words in _texts_of(holder, names).items()}
-        return {name: {to: text} if text else {} for name, text in own.items()}
+    def moved(holder: Lesson | Screen, names: Sequence[str], before: object) -> dict[str, Any]:
+        found = {}
+        for name, words in _texts_of(holder, names).items():
+            own = in_language(words, language() if at == ANY else at)
+            others = {} if at == ANY else _others(name, own, getattr(before, name, {}), at)
+            found[name] = {**others, at: own} if own else others
+        return found
 
-    screens = (replace(one, **moved(one, OF_SCREEN)) for one in draft.screens)
-    library.keep_draft(replace(draft, screens=tuple(screens), **moved(draft, OF_LESSON)))
+    screens = (
+        replace(one, **moved(one, OF_SCREEN, before))
+        for one, before in zip_longest(draft.screens, aside.screens)
+    )
+    library.keep_draft(replace(draft, screens=tuple(screens), **moved(draft, OF_LESSON, aside)))
+
+
+def _others(name: str, own: Any, before: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """The texts put aside in other languages than `at`; a link there gets the layer and heads of its own."""
+    others = {one: text for one, text in before.items() if one not in (at, ANY)}
+    if name not in LINKS or own == before.get(at):
+        return others
+    if not own:
+        return {}
+    for one, link in others.items():
+        scene = scene_of(link)
+        token, key_token = scene.focus.token, scene.focus.key_token
+        focus = replace(scene_of(own).focus, token=token, key_token=key_token)
+        others[one] = replace(scene, focus=focus).link()
+    return others
 
 
 def _named(scene: Scene) -> Scene:
@@ -160,7 +190,8 @@ def _named(scene: Scene) -> Scene:
 
 def _about(draft: Lesson) -> None:
     both = _is_bilingual(draft)
-    st.checkbox(t("editor.both"), both, help=t("editor.both_help"), key=_key("both"), on_change=_in_both)
+    st.session_state.setdefault(key := _key("both"), both)
+    st.checkbox(t("editor.both"), help=t("editor.both_help"), key=key, on_change=_in_both)
     if both:
         st.caption(t("editor.both_now", language=t(f"editor.language_{language()}")))
     title, minutes = st.columns([4, 1])
@@ -198,15 +229,23 @@ def _change(number: int, **changes: Any) -> None:
 
 def _move(number: int, by: int | None) -> None:
     """Move a screen, remove it, by 0, or put a copy behind it, by None."""
-    screens = [*_draft().screens]
-    if by is None:
-        screens.insert(number, screens[number])
-    else:
-        moved = screens.pop(number)
+
+    def moved(screens: Sequence[Screen]) -> tuple[Screen, ...]:
+        before, one, after = screens[:number], screens[number], screens[number + 1 :]
+        if by is None:
+            return (*before, one, one, *after)
+        rest = [*before, *after]
         if by:
-            screens.insert(number + by, moved)
+            rest.insert(number + by, one)
+        return tuple(rest)
+
+    screens = _draft().screens
+    if ASIDE in st.session_state:
+        at, aside = st.session_state[ASIDE]
+        both = (*aside.screens, *screens[len(aside.screens) :])
+        st.session_state[ASIDE] = at, replace(aside, screens=moved(both))
     st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
-    _whole(screens=tuple(screens))
+    _whole(screens=moved(screens))
 
 
 def _key(name: str) -> str:
@@ -599,5 +638,6 @@ def way_back(here: Place) -> None:
 
 def _edit(lesson: Lesson) -> None:
     library.keep_draft(lesson)
+    st.session_state.pop(ASIDE, None)
     st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
     place.go(lesson=place.MAKE, screen="", answers="")
