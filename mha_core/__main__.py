@@ -98,7 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _open_room(args.lessons, options, own_limits=args.own_limits)
         return _app(options)
     except (mha.MhaError, OSError) as error:
-        print(f"headscope: {error}", file=sys.stderr)
+        place, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
+        print(f"headscope: {f'{place}: {reason}' if place and reason else error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         if args.command == "atlas":
@@ -188,7 +189,10 @@ def _parser() -> argparse.ArgumentParser:
 
     meaning = "open a lesson file in the app, or check its lines and questions"
     lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
-    help_text = "a lesson as a TOML file (assets/lessons/README.md says how to write one)"
+    help_text = (
+        "a lesson as a TOML file (assets/lessons/README.md says how to write one), or the number or name of "
+        "one in Headscope"
+    )
     lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=help_text)
 
     meaning = "compare multi-head attention that you wrote with torch's, and say what is wrong in it"
@@ -271,11 +275,12 @@ def _open(word: str) -> None:
 
 def _open_lesson(word: str) -> None:
     """Leave for the app which lesson it is to offer and open."""
-    from mha_core.lessons.lesson import Lesson
+    from mha_core.lessons.lesson import shipped
     from mha_core.scene import page
 
-    lesson = Lesson.open(word)
-    os.environ[resources.LESSON] = str(Path(word).resolve())
+    lesson = _lesson(word)
+    if shipped().get(lesson.name) is not lesson:
+        os.environ[resources.LESSON] = str(Path(word).resolve())
     os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('lessons', {'lesson': lesson.name}))}"
 
 
@@ -327,14 +332,29 @@ def _open_room(words: Sequence[str], options: Sequence[str], *, own_limits: bool
 
 
 def _lesson(word: str) -> "Lesson":
-    """A lesson of Headscope by its number or name; a word with an ending is a file, as one that is there."""
-    from mha_core.lessons.lesson import Lesson, shipped
+    """The lesson of Headscope, or of the file, that the word names."""
+    from mha_core.lessons.lesson import Lesson, files, shipped
 
-    if Path(word).suffix or Path(word).exists():
-        return Lesson.open(word)
-    numbers = {str(number): name for number, name in enumerate(shipped(), start=1)}
-    name = numbers[one_of("lesson", word, numbers)] if word.isdecimal() else one_of("lesson", word, shipped())
-    return shipped()[name]
+    names = {file: name for name, file in files().items()}
+    file = _lesson_file(word)
+    return shipped()[names[file]] if file in names else Lesson.open(file)
+
+
+def _lesson_file(word: str) -> Path:
+    """A lesson of Headscope by its number or name; a word with an ending is a file, as one that is there."""
+    from mha_core.lessons.lesson import files
+
+    if Path(word).exists():
+        return Path(word)
+    if Path(word).suffix:
+        raise mha.MhaError(
+            "There is no file {path}; the lessons of Headscope are called {names}.",
+            path=word,
+            names=listed(files(), "and"),
+        )
+    numbers = {str(number): name for number, name in enumerate(files(), start=1)}
+    name = numbers[one_of("lesson", word, numbers)] if word.isdecimal() else one_of("lesson", word, files())
+    return files()[name]
 
 
 def _option(name: str, options: Sequence[str]) -> str:
@@ -365,13 +385,14 @@ def _check_lesson(word: str) -> int:
     """Print what is wrong in a lesson, or each screen with the margin of its key; 1 where something is."""
     from mha_core.lessons.lesson import MAX_WORDS, Lesson, LessonError, in_language, screen_lines
 
+    file = _lesson_file(word)
     try:
-        lesson = Lesson.open(word)
+        lesson = Lesson.open(file)
     except LessonError as error:
         for line, message in error.problems:
             print(f"{word}:{line}: {message}")
         return 1
-    wrong, lines = 0, screen_lines(Path(word).read_text(encoding="utf-8"))
+    wrong, lines = 0, screen_lines(file.read_text(encoding="utf-8"))
     for language in lesson.languages:
         refused = dict(lesson.check(language))
         wrong += len(refused)

@@ -171,11 +171,16 @@ class Lesson:
 
 
 @cache
+def files() -> Mapping[str, Path]:
+    """The files of the lessons that come with the library, by the names of these, in their order."""
+    found = sorted(resources.path("assets", "lessons").glob("*.toml"))
+    return {file.stem.partition("-")[2]: file for file in found}  # 1-heads.toml
+
+
+@cache
 def shipped() -> Mapping[str, Lesson]:
     """The lessons that come with the library, by their names, in their order."""
-    files = sorted(resources.path("assets", "lessons").glob("*.toml"))
-    names = {file: file.stem.partition("-")[2] for file in files}  # 1-heads.toml
-    return {name: replace(Lesson.open(file), name=name) for file, name in names.items()}
+    return {name: replace(Lesson.open(file), name=name) for name, file in files().items()}
 
 
 def offered() -> Mapping[str, Lesson]:

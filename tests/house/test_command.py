@@ -321,10 +321,16 @@ def test_a_link_is_opened_in_the_app(word, address, started):
         (("open", "nowhere"), "There is no file"),
         (("open", "t.safetensors"), "cannot be read"),
         (("open", "."), "it has no atlas.json"),
-        (("lesson", "nowhere.toml"), "No such file"),
+        (
+            ("lesson", "nowhere.toml"),
+            "There is no file nowhere.toml; the lessons of Headscope are called heads, ",
+        ),
+        (("lesson", "check", "nowhere.toml"), "There is no file nowhere.toml; the lessons of Headscope"),
+        (("lesson", "nowhere"), "There is no lesson called 'nowhere'; heads, query-key-value, "),
+        (("lesson", "."), "headscope: .: Is a directory"),
         (("lesson", "mine.toml"), "1 to 24 screens"),
         (("class", "nope"), "There is no lesson called 'nope'; heads, query-key-value, "),
-        (("class", "nope.toml"), "No such file"),
+        (("class", "nope.toml"), "There is no file nope.toml; the lessons of Headscope"),
         (("class", "mine.toml"), "A lesson has 1 to 24 screens"),
     ],
     ids=" ".join,
@@ -420,6 +426,14 @@ def test_a_lesson_opens_in_the_app(tmp_path, started):
     assert len(started) == 1
     assert os.environ[resources.LESSON] == path
     assert os.environ[resources.LINK] == "/lessons?lesson=greeting"
+
+
+def test_a_lesson_of_headscope_opens_by_its_number_and_is_checked_by_its_name(started, capsys):
+    assert command.main(["lesson", "1"]) == 0
+    assert (len(started), resources.LESSON in os.environ) == (1, False)
+    assert os.environ[resources.LINK] == "/lessons?lesson=heads"
+    assert command.main(["lesson", "check", "heads"]) == 0
+    assert "screen 1 (en), point: truck (margin " in capsys.readouterr().out
 
 
 def test_a_checked_lesson_says_how_clear_each_question_is(tmp_path, capsys):
