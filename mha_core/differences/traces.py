@@ -58,7 +58,7 @@ class Difference:
             order = listed([head + 1 for head in self.heads], "comma")
             found.append(Phrase("The heads are in another order: theirs are my heads {order}.", order=order))
         if self.matrix is None or self.layer is None:
-            return [*found, Phrase("All that is compared is equal within rounding.")]
+            return [*found, Phrase("The two runs are equal within rounding, up to W^O of the last layer compared.")]
         found.append(
             Phrase(
                 "The first difference is in layer {layer}: {matrix}."
@@ -128,8 +128,7 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
 
     >>> trace = mha.trace("How are you?", h=4, d_model=64)
     >>> print(mha.difference(trace, trace))
-    What follows W^O in layer 2 is not compared.
-    All that is compared is equal within rounding.
+    The two runs are equal within rounding, up to W^O of the last layer compared.
 
     Other names of tokens, as in another text, are noted. Raises `MhaError` for values that are no traces, and
     for texts of other lengths.
@@ -207,15 +206,13 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
                 return Difference(
                     name, number, max(shares), limit, tuple(fitting), order, tuple(notes), *matrices
                 )
-    notes.append(
-        Phrase(
-            "What follows W^O in layer {layer} is not compared."
-            if all("output" in one for one in found[0])
-            else "W^O and its bias were not recorded in both runs of layer {layer}; they and what follows "
-            "them are not compared.",
-            layer=min(counts),
+    if not all("output" in one for one in found[0]):
+        notes.append(
+            Phrase(
+                "W^O and its bias were not recorded in both runs of layer {layer}, and are not compared.",
+                layer=min(counts),
+            )
         )
-    )
     return Difference(None, None, 0.0, limit, heads=order, notes=tuple(notes))
 
 
