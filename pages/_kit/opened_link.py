@@ -167,6 +167,8 @@ def _in_words(name: str, value: str, taken: object) -> str:
         return t("link.garbled", name=literal(name[:MAX_QUOTED]), value=literal(value[:MAX_QUOTED]))
     other = joined(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else _on_screen(name, str(other))
+    if not any(map(str.isalnum, other)):
+        other = f"“{other}”"  # a mark would be read as one of the note
     words = {"name": name, "value": literal(value[:MAX_QUOTED]) or t("link.none"), "taken": literal(other)}
     if name in TEXTS and len(value) > max_characters():
         return t("link.too_much", most=t("link.characters", count=f"{max_characters():,}"), **words)

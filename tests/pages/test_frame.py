@@ -169,6 +169,7 @@ REFUSED = [
     ("understand/embeddings.py", {"classes": ("zzz", "animal, person, food, place")}, {}),
     ("understand/embeddings.py", {"word": ("zzz", "none")}, {}),
     ("models/atlas.py", {"atlas": ("../x", "glass-box-en-h4-d64"), "atlas_decile": ("11", "10")}, {}),
+    ("see/heads.py", {"token": ("99", "“.”")}, {}),
     ("models/atlas.py", {"atlas_y": ("zzz", "pronoun to noun"), "atlas_text": ("9" * 400, "1")}, {}),
     ("learn/train.py", {"train_h": ("9999", "4"), "train_d_model": ("<b>", "64")}, {"train_seed": 7}),
     *(("understand/cost.py", {"case": (case, "none")}, {}) for case in ("0", "18", "x", "9" * 400)),

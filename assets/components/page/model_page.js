@@ -398,7 +398,8 @@ class ModelPage {
     const looked = { ...scene.focus, ...linkOf(view.selection, scene.focus) };
     for (const name of replacedIn(this.asked, before, looked, own.cut.names)) {
       const taken = (name === "drawing" && this.texts.view[`draw_${looked.drawing}`]) || looked[name];
-      this.notes.push(["link.refused", { name, value: before[name].slice(0, MAX_QUOTED), taken }]);
+      const quoted = /[\p{L}\p{N}]/u.test(taken) ? taken : `“${taken}”`; // a mark would be read as one of the note
+      this.notes.push(["link.refused", { name, value: before[name].slice(0, MAX_QUOTED), taken: quoted }]);
     }
     this.asked = "";
     [this.isDrawing, this.isNew] = [false, false];
