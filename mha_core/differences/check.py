@@ -16,7 +16,7 @@ from mha_core.differences import student
 from mha_core.differences.flow import Flow, Run
 from mha_core.differences.formula import DROPOUT, MISTAKES, STAGES, Mistake, Products, stages
 from mha_core.differences.projections import ROLES, Learned, learned_matrices, products
-from mha_core.differences.search import causes, distance, gives, rounding
+from mha_core.differences.search import ROUNDING, causes, distance, gives, rounding
 from mha_core.differences.student import BATCH, Case, Form, Signature
 from mha_core.errors import MhaError, one_of
 
@@ -33,6 +33,8 @@ LAYOUTS = {
     "text": "It takes one text at a time, (length, d_model).",
 }
 HIDDEN = "A query that may look at no key gets NaN; torch's function gives it 0."
+WIDENED = "Where it asks for half precision it was run in single: smaller errors show, an overflow does not."
+COARSE = "It computes in half precision: a difference below {share:.1%} of the largest number is not seen."
 UNSCALED = next(mistake for mistake in MISTAKES if mistake[:2] == ("scale", "1"))
 
 
@@ -194,7 +196,10 @@ def check(
         one_of("matrix", matrix, ROLES, parameter="weights")
         one_of("weight", parameter, dict(module.named_parameters()), parameter="weights")
     learned = learned_matrices(module, run, named, spec, tolerance)
-    report = Report(f"{file.name}: {title}", learned.names, True, 0, tolerance, notes)
+    report = Report(f"{file.name}: {title}", learned.names, True, 0, tolerance, notes).noting(
+        WIDENED if run.flow.is_widened else "",
+        COARSE.format(share=tolerance) if tolerance > ROUNDING[torch.float32] else "",
+    )
     for argument in ("", *call.signature.masks):
         for forms in _phases(call, argument, mask, is_causal=NOTES["causal"] in report.notes):
             if report.equal:

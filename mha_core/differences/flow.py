@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 from mha_core.differences.search import distance
 from mha_core.differences.student import Case
 
+HALVES = (torch.float16, torch.bfloat16)
+
 
 class Result(NamedTuple):
     """A tensor as a function of torch returned it, and the line of the reader's file in which it did."""
@@ -21,7 +23,10 @@ class Result(NamedTuple):
 
 
 class Flow(TorchFunctionMode):
-    """The results of a run in their order; `without_dropout` leaves out each dropout that is on."""
+    """The results of a run in their order; `without_dropout` leaves out each dropout that is on.
+
+    Where the code asks for half precision it gets single: half would hide an error of a few percent.
+    """
 
     def __init__(self, file: str, *, without_dropout: bool = False):
         super().__init__()
@@ -29,6 +34,7 @@ class Flow(TorchFunctionMode):
         self.without_dropout = without_dropout
         self.results: list[Result] = []
         self.dropout: int | None = None  # the line of the first dropout that was left out
+        self.is_widened = False  # half precision was asked for
 
     def __torch_function__(
         self, function: Callable, _types: object, args: tuple = (), kwargs: dict | None = None
@@ -39,6 +45,12 @@ class Flow(TorchFunctionMode):
             return args[0]
         if self.without_dropout and kwargs.get("dropout_p"):  # of a fused function
             self.dropout, kwargs = self.dropout or line, {**kwargs, "dropout_p": 0.0}
+        if name in ("half", "bfloat16"):
+            function, self.is_widened = Tensor.float, True
+        if any(map(_is_half, (*args, *kwargs.values()))):
+            args = tuple(torch.float32 if _is_half(one) else one for one in args)
+            kwargs = {key: torch.float32 if _is_half(one) else one for key, one in kwargs.items()}
+            self.is_widened = True
         result = function(*args, **kwargs)
         for part in result if isinstance(result, list | tuple) else [result]:
             if isinstance(part, Tensor) and not part.is_complex():
@@ -49,7 +61,7 @@ class Flow(TorchFunctionMode):
     def stacked(cls, flows: "Sequence[Flow]") -> "Flow":
         """The flow of several texts from those of each, with an axis of texts in front."""
         whole = cls(flows[0].file, without_dropout=flows[0].without_dropout)
-        whole.dropout = flows[0].dropout
+        whole.dropout, whole.is_widened = flows[0].dropout, flows[0].is_widened
         for parts in zip(*(flow.results for flow in flows), strict=False):
             if len({part.value.shape for part in parts}) == 1:
                 whole.results.append(Result(torch.stack([part.value for part in parts]), parts[0].line))
@@ -67,6 +79,10 @@ class Flow(TorchFunctionMode):
             if any(distance(one, value) <= tolerance for one in arranged(matrix, value.shape)):
                 return place
         return None
+
+
+def _is_half(value: object) -> bool:
+    return isinstance(value, torch.dtype) and value in HALVES
 
 
 class Run(NamedTuple):

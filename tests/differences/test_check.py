@@ -50,6 +50,31 @@ def test_correct_code_is_equal_however_it_is_written(written, name):
     assert (report.equal, report.causes) == (True, ())
 
 
+IN_HALF = changed(
+    LINEAR,
+    "scores = torch",
+    "q, k, v = (one.bfloat16() for one in (q, k, v))\n        scores = torch",
+    "self.W_o(out)",
+    "self.W_o(out.to(query))",
+)
+AUTOCAST = changed(
+    LINEAR,
+    "torch.matmul(q, k.transpose(-2, -1))",
+    "torch.autocast('cpu', torch.bfloat16)(torch.matmul)(q.float(), k.transpose(-2, -1).float()).to(q)",
+)
+
+
+@pytest.mark.parametrize("cast", ["bfloat16()", "half()", "to(torch.bfloat16)", "to(dtype=torch.float16)"])
+def test_half_precision_hides_no_error_of_the_scale(written, cast):
+    code = changed(IN_HALF, "bfloat16()", cast)
+    right, wrong = (check(written(one)) for one in (code, changed(code, "/ math.sqrt", "* 1.03 / math.sqrt")))
+    assert (right.equal, wrong.equal) == (True, False)
+
+
+def test_how_large_an_error_half_precision_could_hide_is_said(written):
+    assert "below 4.0% of the largest number is not seen" in str(check(written(AUTOCAST)))
+
+
 def test_two_faults_are_named_as_a_pair_with_the_line_of_the_first(written):
     code = changed(PACKED, "q, k, v = self", "k, q, v = self", " * (1.0 / math.sqrt(k.size(-1)))", "")
     report = check(written(code))
