@@ -58,7 +58,8 @@ class Difference:
             order = listed([head + 1 for head in self.heads], "comma")
             found.append(Phrase("The heads are in another order: theirs are my heads {order}.", order=order))
         if self.matrix is None or self.layer is None:
-            return [*found, Phrase("The two runs are equal within rounding, up to W^O of the last layer compared.")]
+            equal = Phrase("The two runs are equal within rounding, up to W^O of the last layer compared.")
+            return [*found, equal]
         found.append(
             Phrase(
                 "The first difference is in layer {layer}: {matrix}."
