@@ -371,6 +371,7 @@ def _texts(hint: str, language: str) -> dict[str, str]:
         "pen": template("heatmap.pen"),
         "paint": template("heatmap.paint"),
         "how": template(f"heatmap.{hint}") if hint else "",
+        "how_touch": template(f"heatmap.{hint}_touch") if hint else "",
     }
 
 

@@ -141,8 +141,8 @@ def test_the_sentence_names_the_weight_on_hidden_tokens(on_layer, weights):
 
 def test_the_sentence_says_that_nothing_is_on_or_chosen(on_layer):
     assert spoken(on_layer, [], pinned("query", 1)) == TEXTS["no_head"]
-    assert spoken(on_layer, [0], None) == TEXTS["nothing_chosen"]
-    assert "line" not in TEXTS["nothing_chosen"]  # in a matrix and in a text there are none
+    assert spoken(on_layer, [0], None) == TEXTS["unchosen"]
+    assert "line" not in TEXTS["unchosen"]  # in a matrix and in a text there are none
 
 
 def test_the_sentence_says_that_weights_of_several_tokens_are_added_up(on_layer):

@@ -1,7 +1,8 @@
 // Wording: templates, digits of weights, titles of two sentences, direction of a text.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
-import { apart, drawnAs, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
+import { apart, byPointer, drawnAs, exact, fill, isRtl, short } from "../../assets/components/page/wording.js";
 
 test("two sentences are titled by their differences", () => {
   const cases = [
@@ -59,4 +60,18 @@ test("the direction of a text is that of its first letter", () => {
 
 test("Chinese characters are drawn in the Chinese way on an English page", () => {
   assert.deepEqual(["动物", "小猫A", "cat", ""].map(drawnAs), ["zh-Hans", "zh-Hans", "", ""]);
+});
+
+test("where a finger points, texts say what it does", () => {
+  const texts = { release: "Unpin (Esc)", release_touch: "Unpin", all: "all" };
+  assert.deepEqual([byPointer(texts, false).release, byPointer(texts, true).release], ["Unpin (Esc)", "Unpin"]);
+  assert.equal(byPointer(texts, true).all, "all");
+  for (const name of ["en", "zh"]) {
+    const file = new URL(`../../assets/languages/${name}.json`, import.meta.url);
+    const touched = Object.entries(byPointer(JSON.parse(readFileSync(file, "utf8")), true));
+    const wrong = touched.filter(
+      ([key, text]) => /^(head_view|heatmap)/.test(key) && /Hover|（Esc）|\(Esc\)/.test(text),
+    );
+    assert.deepEqual(wrong, []);
+  }
 });

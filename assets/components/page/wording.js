@@ -24,6 +24,13 @@ export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
+// The texts where a finger points: each that has one of its own for that (`…_touch`) is replaced by it.
+/** @param {Record<string, string>} texts @param {boolean} isTouched */
+export function byPointer(texts, isTouched = matchMedia("(hover: none)").matches) {
+  const own = Object.keys(texts).filter((key) => isTouched && `${key}_touch` in texts);
+  return { ...texts, ...Object.fromEntries(own.map((key) => [key, texts[`${key}_touch`]])) };
+}
+
 // Sentences in a row; a language without spaces has none between them.
 /** @param {(string | false | null | undefined)[]} sentences @param {Record<string, string>} texts @returns {string} */
 export function paragraph(sentences, texts) {

@@ -3,7 +3,7 @@
 
 import { arrival } from "../numbers/blobs.js";
 import { elementIn, makeButton, required } from "../page/elements.js";
-import { fill, isolated, questionId } from "../page/wording.js";
+import { byPointer, fill, isolated, questionId } from "../page/wording.js";
 import { follow, heldFocus, unreported } from "../scene/address.js";
 import { positionOf } from "../scene/focus_link.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
@@ -101,7 +101,7 @@ class PageMatrices {
         this.send("painted", { name, rows: between("row"), columns: between("column") });
       },
       marks: (name, isHere) => this.#marks(name, isHere),
-      read: (cell) => (cell ? this.#cellText(cell) : this.scene.texts[this.pen ? "paint" : "how"]),
+      read: (cell) => (cell ? this.#cellText(cell) : byPointer(this.scene.texts)[this.pen ? "paint" : "how"]),
     });
     const gallery = this.gallery.root;
     this.penButton = makeButton("", "pen", () => {

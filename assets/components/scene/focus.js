@@ -190,7 +190,7 @@ export function strongest(weights, { threshold = 0, count = 0, hidden = new Set(
  */
 export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
-  if (!focus) return paragraph([texts.nothing_chosen, layer.away && texts.rescaled], texts);
+  if (!focus) return paragraph([texts.unchosen, layer.away && texts.rescaled], texts);
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");

@@ -3,7 +3,7 @@
 
 import { listOf, longestOf, questionsOf } from "../numbers/panel.js";
 import { elementsIn, fadeWhereMore, make, required, targetOf, treeOf } from "../page/elements.js";
-import { fill, isolated, paragraph } from "../page/wording.js";
+import { byPointer, fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
@@ -199,7 +199,7 @@ export class HeadView {
    */
   show(header, panels, page) {
     this.page = page;
-    this.selection.show(header, panels);
+    this.selection.show({ ...header, texts: byPointer(header.texts) }, panels);
     this.place = JSON.stringify(this.selection.looked);
     this.build();
   }
