@@ -73,6 +73,10 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
 /** @param {import("../view/head_view.js").Header} header */
 export const tallestOf = ({ matrices }) => (matrices ? TALLEST.above : TALLEST.alone);
 
+// Pixels of so many rows, or the most that there may be; one word alone is not left out, since “1 more” takes its room.
+/** @param {number} rows @param {number} most */
+export const heightInSight = (rows, most) => (rows * ROW < most + ROW ? rows * ROW : most);
+
 /**
  * @param {Panel} panel
  * @param {TokenSide} side

@@ -5,7 +5,7 @@ import { fit } from "../page/elements.js";
 import { measured, SLIDE, spacious } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
+import { Curved, heightInSight, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
 
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
@@ -40,7 +40,7 @@ export class Lines extends Curved {
       40,
       Math.min(width - this.left - this.right, MAX_WIDTH[selection.panels.length > 1 ? "beside" : "alone"]),
     );
-    this.height = Math.min(longestOf(panel) * ROW, tallestOf(selection.header));
+    this.height = heightInSight(longestOf(panel), tallestOf(selection.header));
     if (middle) this.beginAt((middle + 0.5) * ROW - this.height / 2, longestOf(panel) * ROW - this.height);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
