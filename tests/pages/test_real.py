@@ -465,6 +465,7 @@ def test_a_first_visit_opens_the_packaged_model(packaged, opened_on, navigation,
     app = opened_on("see/heads.py")
     app.switch_page("models/real.py").run()  # and so does a visit that has looked at another
     assert app.selectbox(key="shown_source").value == "mini"
+    assert "sentence" not in app.info[0].value  # which the page does not show yet
     app.button(key="take_model").click().run()
     assert app.selectbox(key="model").value == files.PACKAGE
 
