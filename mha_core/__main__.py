@@ -332,7 +332,7 @@ def _open_room(words: Sequence[str], options: Sequence[str], *, own_limits: bool
 
 
 def _lesson(word: str) -> "Lesson":
-    """The lesson of Headscope, or of the file, that the word names."""
+    """A lesson: one of Headscope by its name or number, any other by the path of its file."""
     from mha_core.lessons.lesson import Lesson, files, shipped
 
     names = {file: name for name, file in files().items()}
@@ -341,7 +341,7 @@ def _lesson(word: str) -> "Lesson":
 
 
 def _lesson_file(word: str) -> Path:
-    """A lesson of Headscope by its number or name; a word with an ending is a file, as one that is there."""
+    """The file of a lesson: a word with an ending, or an existing file, is a path, others are names."""
     from mha_core.lessons.lesson import files
 
     if Path(word).exists():

@@ -172,7 +172,7 @@ class Lesson:
 
 @cache
 def files() -> Mapping[str, Path]:
-    """The files of the lessons that come with the library, by the names of these, in their order."""
+    """The files of the lessons that come with the library, by lesson name, in their order."""
     found = sorted(resources.path("assets", "lessons").glob("*.toml"))
     return {file.stem.partition("-")[2]: file for file in found}  # 1-heads.toml
 

@@ -109,7 +109,7 @@ def _visible(
 
 
 def _take_changes_away() -> None:
-    """Take away the changes that name other words than the sentence has which has just been typed."""
+    """Take away changes whose words are not in the sentence that has just been typed."""
     held, text, edits = st.session_state, setting("text"), setting("edits")
     before, edits_before = held.get("edited", (text, edits))
     if streamlit_parts.after_history():
@@ -125,7 +125,7 @@ def _take_changes_away() -> None:
     if gone == edits:
         held["edits"] = kept
     else:
-        held.pop("edits_gone", None)  # the browser has heard of it
+        held.pop("edits_gone", None)  # the address has the new ones
 
 
 def begin_language() -> None:

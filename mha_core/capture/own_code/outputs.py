@@ -15,7 +15,7 @@ PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "linear": 0, "tensordot": 0, "addmm"
 
 
 class Output(NamedTuple):
-    """The end of the outputs of heads: the `concat` that was multiplied, W^O, its bias, and the result.
+    """Where the outputs of heads end: the `concat` that was multiplied, W^O, its bias, and the result.
 
     The matrix is None where it is not to the right of concat, as in an einsum.
     """
@@ -30,7 +30,7 @@ Found = Callable[[Output | None], None]
 
 
 class _Mark(NamedTuple):
-    """A tensor made of outputs of heads, or with an `output` of their product with W^O, or of a sum."""
+    """A tensor that holds outputs of heads or, if `output` is known, their product with W^O."""
 
     tensor: weakref.ref
     found: Found
