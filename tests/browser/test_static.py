@@ -177,7 +177,7 @@ def test_what_if_shows_the_answer_before_and_after_and_takes_it_back(tab, writte
     assert not after.locator(".answer b").first.inner_text().startswith("animal")
     assert "edits=cut%2Cfrom%3D9%2Cto%3D3" in page.url
     page.get_by_role("textbox", name="Sentence", exact=True).fill("The dog slept.")
-    page.get_by_text("Taken away with the words of the sentence before: “it” blocked").wait_for()
+    page.get_by_text("Removed, since its words are not in this sentence: “it” blocked").wait_for()
     page.wait_for_url(lambda url: "edits" not in url)
     page.go_back()
     page.locator(".view .head").nth(1).get_by_text("After").wait_for()

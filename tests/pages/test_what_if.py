@@ -126,11 +126,11 @@ def test_invalid_changes_of_a_link_are_reported_and_the_rest_apply(on_page):
 def test_a_change_of_words_is_taken_away_with_its_sentence(on_page):
     """Changes that name no word stay, and those of words that stand where they stood."""
     app = on_page(edits=f"{CUT};off,layer=1,head=2;cut,layer=1,to=3")
-    assert not [one for one in app.caption if "Taken away" in one.value]
+    assert not [one for one in app.caption if "Removed, since" in one.value]
     app.text_area(key="text").set_value("The animal slept.").run()
     assert app.query_params["edits"] == "off,layer=1,head=2;cut,layer=1,to=3"
     assert not app.error
-    [line] = [one.value for one in app.caption if "Taken away" in one.value]
+    [line] = [one.value for one in app.caption if "Removed, since" in one.value]
     assert "“it” blocked from “animal”" in line
     assert "head 2" not in line
     app.text_area(key="text").set_value("A very long animal crossed the street because it slept.").run()
