@@ -7,9 +7,11 @@ import unicodedata
 
 import pytest
 
+from mha_core.static import parts
 from mha_core.training import checkpoints
-from mha_core.training.lexicon import normalized
+from mha_core.training.lexicon import LANGUAGES, normalized
 from tests.static import referee
+from tests.training.test_lexicon import TEXTS
 
 WEIGHTS, EDITED, PROBABILITIES = 1e-5, 3e-6, 1e-4
 SMALL = [plan for plan in checkpoints.PLANS if plan.d_model <= 64 and plan.h == 4]
@@ -31,6 +33,21 @@ def test_each_size_gives_torchs_weights_and_answers(javascript, plan):
     found = referee.compare(javascript, plan, referee.cases(plan, generated=3, by_hand=2, odd=3))
     assert found.weights <= WEIGHTS
     assert found.probabilities <= PROBABILITIES
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_text_is_cut_as_in_the_app(javascript, language):
+    code = """
+    const lexicon = new Lexicon(JSON.parse(new TextDecoder().decode(file("words"))));
+    const form = (id) => [...lexicon.standIns].find(([, ids]) => ids.includes(id))[0];
+    return JSON.parse(new TextDecoder().decode(file("texts"))).map(({ text }) => {
+      const { ids, unknown } = lexicon.cut(text);
+      return ids.map((id, at) => unknown.includes(at) ? form(id) : lexicon.vocabulary[id]).slice(1).join(" ");
+    });
+    """
+    cases = [case for case in TEXTS if case["language"] == language]
+    files = {"words": parts.words(language), "texts": json.dumps(cases).encode()}
+    assert javascript(["engine/lexicon.js"], code, **files) == [case["words"] for case in cases]
 
 
 def test_the_error_function_of_its_gelu_is_exact(javascript):

@@ -159,54 +159,13 @@ def test_a_word_has_its_classes_and_a_noun_the_pronouns_that_can_refer_to_it():
 
 # Typed text
 
-TEXTS = {
-    "en": [
-        ("DIDN'T didn’t dIdN’T", "didn't didn't didn't"),
-        ("The animal met Beyoncé.", "the animal met name ."),
-        ("the animal met beyoncé", "the animal met other"),
-        ("the gloops gloop", "the s other"),
-        ("she gloopedly glooped", "she ly ed"),
-        ("she is glooping", "she is ing"),
-        ("Glooping is good", "ing is good"),  # the first word has a capital anyway
-        ("Gloops sat", "name sat"),
-        ("the man, Gloopings", "the man , name"),
-        ("a pid, a xing, a sxs", "a other , a other , a other"),  # too short for an ending
-        ("42 dogs, 3.14 dogs, 2nd", "number dogs , number dogs , number"),
-        ("B2B", "number"),
-        ("# 😀 ∑ €", "symbol symbol symbol symbol"),
-        ("מרחבא مرحبا 猫", "other other other"),
-        ("def f(x): return x*2", "other other symbol other symbol symbol return other symbol number"),
-        ("ÉCOLE", "name"),
-        ("the [MASK] sat", "the [MASK] sat"),
-        ("the [PAD] [CLS] [SEP]", "the other other other"),  # no special tokens
-        ("the Mask [ MASK ] [name 3]", "the name symbol name symbol symbol name number symbol"),
-    ],
-    "zh": [
-        ("我看见了Beyoncé", "我 看见 了 latin"),
-        ("beyoncé and 猫", "latin latin 猫"),
-        ("我有42个苹果", "我 有 number 个 苹果"),
-        ("😀猫", "symbol 猫"),
-        ("مرحبا，ひらがな", "latin ， latin latin latin latin"),
-        ("我在网上搜索团队", "我 在 word word word"),  # unknown words stay whole
-        ("多头注意力把输入分成多个子空间", "多头 注意力 把 输入 word 多 个 子空间"),
-        ("她穿红衣服", "她 穿 红 衣服"),  # not 红衣 服, which has as many words, but fewer known ones
-        # As few words as possible
-        ("小猫没有过马路，因为它太累了。", "小猫 没有 过 马路 ， 因为 它 太 累 了 。"),
-        ("小猫没有过马路,因为它太宽了", "小猫 没有 过 马路 symbol 因为 它 太 宽 了"),
-        ("面包车和面包", "面包车 和 面包"),
-        ("小 猫", "小 猫"),
-        ("猫cat狗", "猫 latin 狗"),
-        ("他把书放在桌子上因为它太重了", "他 把 书 放 在 桌子 上 因为 它 太 重 了"),
-    ],
-}
+# How texts are cut, here and in the browser (`tests/static/test_engine.py`)
+TEXTS = json.loads(Path(__file__).with_name("cut_texts.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "expected"),
-    [(language, *case) for language in LANGUAGES for case in TEXTS[language]],
-)
-def test_a_text_is_read_as_known_words_and_unknown_ones_by_their_form(language, text, expected):
-    assert kinds(text, language) == expected
+@pytest.mark.parametrize("case", TEXTS, ids=[case["text"] for case in TEXTS])
+def test_a_text_is_read_as_known_words_and_unknown_ones_by_their_form(case):
+    assert kinds(case["text"], case["language"]) == case["words"]
 
 
 def test_a_sentence_is_cut_as_it_was_typed():
