@@ -50,7 +50,7 @@ def own_language():
 @pytest.mark.usefixtures("own_language")
 @pytest.mark.parametrize("plan", PLANS, ids=checkpoints.name)
 def test_answers_and_the_first_look_are_those_of_the_app(javascript, plan):
-    given = [case.text for case in referee.cases(plan, generated=15, by_hand=15, odd=8)]
+    given = [case.text for case in referee.cases(plan, generated=5, by_hand=8, odd=4)]
     files = {"model": parts.model(plan), "words": parts.words(plan.language), "said": parts.texts()}
     code = f"const language = {json.dumps(plan.language)};\n{CODE}"
     found = javascript(MODULES, code, **files, texts=json.dumps(given).encode())

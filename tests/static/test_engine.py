@@ -20,8 +20,8 @@ WIDE = [plan for plan in checkpoints.PLANS if plan not in SMALL]
 
 @pytest.mark.parametrize("plan", SMALL, ids=checkpoints.name)
 def test_each_architecture_gives_torchs_weights_and_answers(javascript, plan):
-    plain = referee.cases(plan, generated=20, by_hand=10, odd=20)
-    for given, limit in ((plain, WEIGHTS), (referee.edited(plan, 20), EDITED)):
+    plain = referee.cases(plan, generated=5, by_hand=3, odd=5)
+    for given, limit in ((plain, WEIGHTS), (referee.edited(plan, 8), EDITED)):
         found = referee.compare(javascript, plan, given)
         assert max(found.weights, found.outputs) <= limit
         assert found.probabilities <= PROBABILITIES
