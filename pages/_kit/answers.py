@@ -16,7 +16,7 @@ from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, Lexicon, lexicon, normalized
 from mha_core.training.questions import QUESTIONS
 from pages._kit import compute, model_source
-from pages._kit.text import bold, isolated, joined, literal, paragraph, said, short, t
+from pages._kit.text import bold, isolated, joined, literal, paragraph, percent, said, short, t
 
 MAX_NAMED = 4
 MAX_GUESSES = 3  # that are named if the model does not know the answer
@@ -265,7 +265,7 @@ def with_shares(
         is_word = word == NOTHING or any(map(str.isalnum, word))
         return written(word) if is_word else f"“{written(word)}”"
 
-    return joined(f"{named(word)} {share:.0%}" for word, share in _worth(answer, least))
+    return joined(f"{named(word)} {percent(share)}" for word, share in _worth(answer, least))
 
 
 def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str, float]]:

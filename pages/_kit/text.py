@@ -209,6 +209,11 @@ def short(weight: float) -> str:
     return f"{weight:.2f}" if weight >= SMALLEST or weight == 0 else "<0.01"
 
 
+def percent(probability: float) -> str:
+    """A probability in whole per cent, a small one as <1%."""
+    return f"{probability:.0%}" if probability >= SMALLEST or probability == 0 else "<1%"
+
+
 def number(value: float) -> str:
     """A number with four significant digits, and with a minus sign as in pictures."""
     return f"{'−' if value < 0 else ''}{abs(value):.4g}"

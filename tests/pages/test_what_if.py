@@ -62,7 +62,7 @@ def other() -> str:
     (before, share), (after, _) = answers
     assert (before, after != before) == ("animal", True)
     after = after.replace("[CLS]", "nothing")
-    return f"The answer at **it** changes: **animal** {share:.2f} → **{after}**"
+    return f"The answer at **it** changes: **animal** {share:.0%} → **{after}**"
 
 
 def test_an_offered_change_blocks_the_deciding_edge_and_can_be_undone(on_page):
@@ -380,11 +380,11 @@ UNKNOWN = "**the model does not know**"
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (SURE, OTHER, "The answer at **it** changes: **cat** 0.30 → **dog** 0.90"),
-        (SURE, UNSURE, f"The answer at **it** changes: **cat** 0.30 → {UNKNOWN} :small[(cat 0.29)]"),
-        (UNSURE, OTHER, f"The answer at **it** changes: {UNKNOWN} :small[(cat 0.29)] → **dog** 0.90"),
-        (SURE, SURE, "The answer at **it** stays **cat**: 0.30 → 0.30"),
-        (UNSURE, UNSURE, f"At **it** {UNKNOWN}, before and after :small[(cat 0.29 → cat 0.29)]"),
+        (SURE, OTHER, "The answer at **it** changes: **cat** 30% → **dog** 90%"),
+        (SURE, UNSURE, f"The answer at **it** changes: **cat** 30% → {UNKNOWN} :small[(cat 29%)]"),
+        (UNSURE, OTHER, f"The answer at **it** changes: {UNKNOWN} :small[(cat 29%)] → **dog** 90%"),
+        (SURE, SURE, "The answer at **it** stays **cat**: 30% → 30%"),
+        (UNSURE, UNSURE, f"At **it** {UNKNOWN}, before and after :small[(cat 29% → cat 29%)]"),
     ],
 )
 def test_an_improbable_answer_is_not_shown_as_one(before, after, said):

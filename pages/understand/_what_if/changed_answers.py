@@ -18,7 +18,7 @@ from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
 from pages._kit import answers, compute, heatmaps, model_source, state
-from pages._kit.text import isolated, literal, number, said, short, signed, t
+from pages._kit.text import isolated, literal, number, percent, said, signed, t
 from pages._kit.why import source_of
 from pages.understand._what_if.sides import Rearranged
 
@@ -133,20 +133,20 @@ def became(word: str, old: Answer, new: Answer) -> str:
     else:
         kind = "neither"
     words = {"before": literal(_named(old[0][0])), "after": literal(_named(new[0][0]))}
-    shares = {"before_share": short(old[0][1]), "after_share": short(new[0][1])}
+    shares = {"before_share": percent(old[0][1]), "after_share": percent(new[0][1])}
     return t(f"what_if.answer_{kind}", word=word, unknown=t("answer.unsure"), **words, **shares)
 
 
 def _guess(answer: Answer) -> str:
     """The best word with its probability, or that the model does not know."""
-    facts = {"answer": literal(_named(answer[0][0])), "share": short(answer[0][1])}
+    facts = {"answer": literal(_named(answer[0][0])), "share": percent(answer[0][1])}
     if is_known(answer):
         return t("what_if.answer_known", **facts)
     return t("what_if.answer_unknown", unknown=t("answer.unsure"), **facts)
 
 
 def _words(answer: Answer) -> str:
-    words = " · ".join(f"{_named(word)} {short(share)}" for word, share in answer[:3])
+    words = " · ".join(f"{_named(word)} {percent(share)}" for word, share in answer[:3])
     return words if is_known(answer) else f"{t('answer.unsure')} ({words})"
 
 
@@ -187,7 +187,7 @@ def _answer_at(trace: AttentionTrace, at: int) -> str:
     assert answer is not None  # effects are offered where the model answers
     word, share = answer[0]
     token = isolated(trace.answered.labels[at])
-    return t("what_if.effects_answer", word=_named(word), token=token, share=short(share))
+    return t("what_if.effects_answer", word=_named(word), token=token, share=percent(share))
 
 
 def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
@@ -219,7 +219,7 @@ def _draw(frame: pd.DataFrame) -> None:
         "answer": literal(_named(about["answer"])),
     }
     kind = "one" if abs(after - before) > DECISIVE * before else "none"
-    st.markdown(t(f"what_if.effects_{kind}", before=short(before), after=short(after), **names))
+    st.markdown(t(f"what_if.effects_{kind}", before=percent(before), after=percent(after), **names))
     drawn = []
     for column in ("effect", "estimate"):
         table = frame.pivot(index="layer", columns="head", values=column)
