@@ -110,7 +110,7 @@ const walk = (plan, start, ...keys) => keys.reduce((slot, key) => stepTo(plan, s
 test("arrows lead from head to head and stop at the edges", () => {
   const plan = arrange([3, 2, 3], 900);
   assert.equal(walk(plan, 0, "ArrowRight", "ArrowDown"), 4);
-  assert.equal(walk(plan, 0, "ArrowLeft"), 0);
+  assert.equal(walk(plan, 1, "ArrowLeft", "ArrowLeft"), 0);
   assert.equal(walk(plan, 1, "ArrowUp"), 1);
   assert.equal(walk(plan, 8, "ArrowRight"), 8);
   assert.equal(walk(plan, 7, "ArrowDown"), 7);

@@ -48,6 +48,8 @@ test("only visible cells are found at a position", () => {
   assert.deepEqual(w.at(0, 0), { row: 0, column: 0 });
   assert.deepEqual(w.at(5, 399), { row: 99, column: 1 });
   assert.deepEqual([w.at(-1, 5), w.at(5, 400)], [null, null]);
+  const narrow = new Viewport(2, 400, 400, 10); // cells of 40 pixels
+  assert.deepEqual([narrow.at(79, 0), narrow.at(80, 0)], [{ row: 0, column: 1 }, null]);
   assert.deepEqual(w.seen("x"), [0, 100]);
   w.zoom(10, 0, 0);
   w.pan(-85, -1000);
