@@ -6,7 +6,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core.scene.link import APP_ONLY
-from pages._kit import components, controls, guests, model_source, state
+from pages._kit import cases, components, controls, model_source, state, uploads
 from pages._kit.controls import with_sentence
 from pages._kit.opened_link import say
 from pages._kit.text import PAGES, choose_language, chosen_language, drawing, t
@@ -134,7 +134,7 @@ def _what_next(page: NavigationPage) -> None:
 
 def _show(page: NavigationPage) -> None:
     """Draw the controls and the page, with a line on the values of the link that had to be replaced."""
-    guests.receive("start")
+    uploads.begin()
     # Read before the controls take wrong values out of the address.
     refused = opened_link.refused() if opened_link else {}
     if opened_link:
@@ -147,7 +147,7 @@ def _show(page: NavigationPage) -> None:
         controls.begin_with_package()
     say(refused, line)
     trace = controls.controls(_controls(page), asked)  # not in a global: a session would keep it
-    guests.receive("top")
+    cases.show()
     components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
     by_file[page.file].run()
     if opened_link and (replaced := opened_link.replaced(trace)):

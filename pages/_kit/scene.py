@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
-from pages._kit import compute, guests, model_source, refusals, state, uploads
+from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import literal, said, t
 
 
@@ -40,7 +40,8 @@ def scene_and_trace(
         if asked.source == "model":
             refusals.offer_models(asked)
         st.stop()
-    guests.receive("trace", found, asked, "text", vectors)
+    refusals.instead(found, asked, "text")
+    refusals.unknown_words(found, asked, "text", vectors=vectors)
     return found.scene, found.trace
 
 
@@ -73,5 +74,6 @@ def second_trace(scene: Scene, *, explains: bool = True) -> AttentionTrace | Non
             st.caption(t("error.twin", reason=literal(said(error))))
         return None
     if explains:
-        guests.receive("trace", found, scene, "twin", False)
+        refusals.instead(found, scene, "twin")
+        refusals.unknown_words(found, scene, "twin")
     return found.trace

@@ -37,11 +37,13 @@ def megabytes() -> int:
 
 
 def begin() -> None:
-    """Open the trace that `headscope open` started the server with, once per session.
+    """Open the trace that `headscope open` started the server with, if it did, once per session.
 
     It is the first source of the session, unless the URL names another.
     """
-    path = os.environ[resources.OPENED]
+    path = os.environ.get(resources.OPENED)
+    if not path or "opened_trace" in st.session_state:
+        return
     try:
         file = on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:

@@ -8,8 +8,8 @@ from mha_core.scene.places import indices
 from pages._kit import (
     answers,
     chooser,
-    guests,
     head_labels,
+    invitation,
     model_info,
     model_source,
     overview,
@@ -31,7 +31,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     note = t("heads.start") if is_asked else t("heads.random") if source == "random" else ""
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), note]))
-    guests.receive("title")
+    invitation.show()
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene.focus)

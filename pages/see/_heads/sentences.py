@@ -13,9 +13,9 @@ from pages._kit import (
     cell_path,
     compute,
     controls,
-    guests,
     head_labels,
     head_view,
+    invitation,
     model_info,
     state,
 )
@@ -45,7 +45,7 @@ def show(
     more = {
         "strips": True,
         "matrices": True,
-        "swings": guests.is_newcomer() and controls.at_start(),
+        "swings": invitation.is_newcomer() and controls.at_start(),
         "reports": reports,
         "computes": scene.source == "mini",
         "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
