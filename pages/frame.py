@@ -139,9 +139,8 @@ def _show(page: NavigationPage) -> None:
     refused = opened_link.refused() if opened_link else {}
     if opened_link:
         opened_link.begin_controls()
-    if (
-        page.file != LESSONS or st.query_params.get("lesson") == "make"
-    ):  # the others have sentences of their own
+    # Lessons have sentences of their own, but one that is made begins with the visitor's.
+    if page.file != LESSONS or st.query_params.get("lesson") == "make":
         controls.begin_with_sentences()
     if page.file == REAL:
         controls.begin_with_package()

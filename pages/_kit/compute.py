@@ -4,7 +4,6 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,7 +15,6 @@ from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache, size
-from mha_core.device import Device, pick
 from mha_core.errors import listed
 from mha_core.scene.link import SETTINGS
 from mha_core.scene.scene import Scene
@@ -199,11 +197,6 @@ def small_model(source: TrainedSource) -> Trained:
     return mini.model(mini.find(source.language, source.architecture, source.h, source.d_model))
 
 
-def _of_run(name: str | None, source: Source) -> RunSource:
-    assert name is not None  # without one there is no model
-    return RunSource(**vars(source), name=name)
-
-
 @st.cache_resource
 def trainings() -> Trainings:
     """The one queue of trainings that all visitors of this server share."""
@@ -240,14 +233,9 @@ def _computed(settings: str) -> mha.AttentionTrace:
         finished = trainings().model(arguments["run"], arguments["step"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
         trace = mini.follow(trained, arguments["text"], edits=edits)
-        source = _of_run(arguments["run"], trace.source.origin)
+        source = RunSource(**vars(trace.source.origin), name=arguments["run"])
         return replace(trace, source=EditedSource(source, edits) if edits else source)
     if arguments["source"] == "random":
         figures = limits.current()
         arguments |= {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops}
     return mha.trace(limit=max_tokens(arguments["source"]), edits=edits, **arguments)
-
-
-@cache
-def device() -> Device:
-    return pick()

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import AttentionTrace, LayerTrace, MhaError
+from mha_core import AttentionTrace, LayerTrace, MhaError, device
 from mha_core.scene import changes
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
@@ -31,9 +31,8 @@ from pages._kit.text import (
 from pages._server import streamlit_parts
 
 SENTENCE = 72  # pixels of its field: two lines
-ALIKE = (
-    0.7  # share of common characters from which an edited sentence still goes with the example's second one
-)
+# The share of common characters from which an edited sentence still goes with the example's second one.
+ALIKE = 0.7
 
 
 def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
@@ -205,7 +204,7 @@ def _options(key: str) -> list[str]:
 
 def _source() -> None:
     """Draw the choice of the source of the weights."""
-    help_text = f"{t('control.source_help')}\n\n{said(compute.device().reason)}"
+    help_text = f"{t('control.source_help')}\n\n{said(device.pick().reason)}"
     _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
 
 
@@ -421,9 +420,8 @@ def _file() -> None:
     opened = uploads.opened()
     if opened is None:
         return
-    if (
-        refusal or st.session_state.get("trace_file") is None
-    ):  # the open file is not the one named in the uploader
+    # Where the open file is not the one that the uploader names.
+    if refusal or st.session_state.get("trace_file") is None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.caption(t("file.open", name=literal(opened.name)), width="content")
             st.button(t("file.close"), type="tertiary", key="close_file", on_click=uploads.close)
@@ -458,8 +456,9 @@ def _kind(kinds: Sequence[str]) -> None:
 
 
 def _number(key: str, *, minimum: int = 1, **options: Any) -> None:
-    maximum = max_values()[key]
-    _clamp(key, maximum)
+    maximum, held = max_values()[key], st.session_state.get(key)
+    if held is not None and held > maximum:
+        st.session_state[key] = maximum
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, maximum)
     st.number_input(t(f"control.{key}"), minimum, maximum, value, **_linked(key), **options)
@@ -469,9 +468,3 @@ def _choice(key: str, **options: Any) -> None:
     st.session_state.drawn.add(key)
     options.setdefault("help", t(f"control.{key}_help"))
     choice.draw(st.selectbox, t(f"control.{key}"), key, _options(key), _default(key), **options)
-
-
-def _clamp(key: str, high: int) -> None:
-    value = st.session_state.get(key)
-    if value is not None and value > high:
-        st.session_state[key] = high

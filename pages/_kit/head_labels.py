@@ -138,29 +138,15 @@ def atlas_of(source: Source) -> Atlas | None:
 
 def atlas_link(trace: AttentionTrace) -> None:
     """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
-    if (found := compute.once(compute.model_of(trace), _atlas_link)) is None:
+    if (atlas := atlas_of(trace.source)) is None:
         return
     with st.container(key="atlas_link", width="content"):
         st.page_link(
             PAGES / "models/atlas.py",
-            label=found.label,
+            label=t("atlas.link", count=f"{atlas.n_texts:,}"),
             icon=":material/arrow_forward:",
-            query_params={"atlas": found.folder},
+            query_params={"atlas": atlas.folder.name},
         )
-
-
-class AtlasLink(NamedTuple):
-    """The label of the link to an atlas, and the name of the atlas's folder."""
-
-    label: str
-    folder: str
-
-
-def _atlas_link(model: Source | AttentionTrace) -> AtlasLink | None:
-    atlas = atlas_of(model.source if isinstance(model, AttentionTrace) else model)
-    if atlas is None:
-        return None
-    return AtlasLink(t("atlas.link", count=f"{atlas.n_texts:,}"), atlas.folder.name)
 
 
 def measure_name(name: str) -> str:
@@ -175,7 +161,7 @@ def in_words(claim: Claim) -> str:
     said = t(
         f"atlas.claim_{'role' if claim.is_role else 'weight'}",
         measure=measure_name(claim.measure),
-        share=percent(claim.mean),
+        share=f"{claim.mean:.0%}",
         count=f"{claim.n:,}",
     )
     if claim.low == claim.high:  # all texts are alike
@@ -183,7 +169,3 @@ def in_words(claim: Claim) -> str:
     low, high = (100 * end for end in (claim.low, claim.high))
     digits = 0 if round(low) != round(high) else 1
     return t("atlas.claim_interval", claim=said, low=f"{low:.{digits}f}", high=f"{high:.{digits}f}")
-
-
-def percent(share: float) -> str:
-    return f"{share:.0%}"

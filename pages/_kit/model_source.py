@@ -54,7 +54,7 @@ def loaded() -> LoadedModels:
 
 def hosted() -> bool:
     """Whether this server offers strangers the pinned models on its disk and downloads nothing."""
-    return limits.current().pinned
+    return limits.current().hosted
 
 
 def local_models() -> dict[str, LocalModel]:

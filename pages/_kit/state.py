@@ -180,8 +180,3 @@ def go(**values: object) -> None:
         if name in CONTROLS and value not in (None, "", getattr(DEFAULTS, name)):
             with suppress(StreamlitAPIException):
                 st.query_params[name] = str(value)
-
-
-def forget(key: str) -> None:
-    """Forget the choice under a key that is not a control's; for callbacks."""
-    st.session_state.pop(key, None)

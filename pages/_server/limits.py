@@ -19,8 +19,7 @@ def _limit(meaning: str) -> Any:
 class Limits:
     """All limits, each with its meaning for the table in assets/deploy/README.md; None means no limit."""
 
-    hosted: bool = _limit("for strangers")
-    pinned: bool = _limit("only models on its disk with a revision in assets/models.json; nothing fetched")
+    hosted: bool = _limit("only models on its disk with a revision in assets/models.json; nothing fetched")
     characters: int = _limit("characters of a text")
     tokens: int = _limit("tokens of a text")
     h: int = _limit("h")
@@ -44,7 +43,6 @@ class Limits:
 
 OWN = Limits(
     hosted=False,
-    pinned=False,
     characters=40_000,
     tokens=32_768,
     h=64,
@@ -67,7 +65,6 @@ OWN = Limits(
 )
 STRANGERS = Limits(
     hosted=True,
-    pinned=True,
     characters=8_000,
     tokens=512,
     h=64,
@@ -132,7 +129,7 @@ def framing_sites() -> tuple[str, ...] | None:
 def table() -> str:
     """The limits and the bytes of `KEPT` as a Markdown table, one row for each."""
     rows = [("what", "your own machine", f"`{HOSTED}=1`"), ("---", "---", "---")]
-    for one in fields(Limits)[1:]:
+    for one in fields(Limits):
         values = (_written(getattr(limits, one.name)) for limits in (OWN, STRANGERS))
         rows.append((one.metadata["meaning"], *values))
     rows += ((f"bytes of {name}", _written(own), _written(other)) for name, own, other in KEPT.values())

@@ -17,11 +17,7 @@ from pages._kit.text import t
 from pages._server import limits, streamlit_parts
 
 LOG = logging.getLogger("headscope")
-TEMPLATES = (
-    "headscope",
-    "streamlit",
-    "uvicorn",
-)  # loggers whose templates contain no user text
+TEMPLATES = ("headscope", "streamlit", "uvicorn")  # loggers whose templates contain no user text
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -73,9 +73,5 @@ def _open(lessons: Sequence[Lesson], *, together: bool, days: int) -> None:
     st.rerun()
 
 
-LEAVE = {
-    place.DESK: "",
-    place.LESSON: "",
-    place.PROJECTOR: "",
-    library.FILE: "",
-}  # of the link: back to the cards
+# The fields of the link to leave out: back to the cards.
+LEAVE = dict.fromkeys((place.DESK, place.LESSON, place.PROJECTOR, library.FILE), "")

@@ -13,7 +13,7 @@ from mha_core.figures.packed import Packed
 from mha_core.figures.strips import strips
 from pages._kit import charts, chooser, compute
 from pages._kit.chooser import NumberRow
-from pages._kit.head_labels import in_words, measure_name, percent
+from pages._kit.head_labels import in_words, measure_name
 from pages._kit.text import joined, literal, paragraph, t
 from pages.models._atlas.subject import Subject
 
@@ -42,9 +42,9 @@ def show(subject: Subject) -> None:
     said = in_words(first)
     with st.container(key="atlas_claim"):
         st.markdown(literal(f"{said[0].upper()}{said[1:]}"))
-    compared = {"shuffled": percent(first.shuffled), "chance": percent(first.chance)}
+    compared = {"shuffled": f"{first.shuffled:.0%}", "chance": f"{first.chance:.0%}"}
     lines = [
-        t("atlas.compared_fixed", fixed=percent(first.fixed), **compared)
+        t("atlas.compared_fixed", fixed=f"{first.fixed:.0%}", **compared)
         if first.is_role
         else t("atlas.compared", **compared)
     ]
@@ -52,10 +52,10 @@ def show(subject: Subject) -> None:
         lines.append(t("atlas.by_position"))
     own = _own_values(subject).get(first.measure)
     if own is not None and not np.isnan(own):
-        lines.append(t("atlas.own", share=percent(own)))
+        lines.append(t("atlas.own", share=f"{own:.0%}"))
     st.markdown(paragraph(lines))
     if others:
-        listed = [f"{measure_name(one.measure)} {percent(one.mean)}" for one in others]
+        listed = [f"{measure_name(one.measure)} {one.mean:.0%}" for one in others]
         st.markdown(t("atlas.also", list=literal(joined(listed))))
 
 

@@ -17,7 +17,7 @@ from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
-from pages._kit import answers, compute, heatmaps, model_source, state
+from pages._kit import answers, compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, percent, said, signed, t
 from pages._kit.why import source_of
 from pages.understand._what_if.sides import Rearranged
@@ -195,7 +195,12 @@ def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
     place = st.empty()
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0)
-        st.button(t("what_if.effects_stop"), key="stop_effects", on_click=state.forget, args=("effects_of",))
+        st.button(
+            t("what_if.effects_stop"),
+            key="stop_effects",
+            on_click=st.session_state.pop,
+            args=("effects_of", None),
+        )
 
     def progress(done: int, total: int) -> None:
         bar.progress(done / total, t("what_if.effects_progress", done=done, total=total))
