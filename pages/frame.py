@@ -9,7 +9,7 @@ from mha_core.scene.link import APP_ONLY
 from pages._kit import cases, components, controls, model_source, state, uploads
 from pages._kit.controls import with_sentence
 from pages._kit.opened_link import say
-from pages._kit.text import PAGES, choose_language, chosen_language, drawing, t
+from pages._kit.text import PAGES, choose_language, drawing, t
 from pages._server import streamlit_parts
 
 
@@ -147,7 +147,7 @@ def _show(page: NavigationPage) -> None:
     say(refused, line)
     trace = controls.controls(_controls(page), asked)  # not in a global: a session would keep it
     cases.show()
-    components.address(state.address(), st.session_state.pop("follow", None), chosen_language())
+    components.address()
     by_file[page.file].run()
     if opened_link and (replaced := opened_link.replaced(trace)):
         say({**refused, **replaced}, line)

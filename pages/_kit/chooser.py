@@ -15,11 +15,16 @@ from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
 from mha_core.focus import token_names
 from mha_core.scene.scene import Scene
 from pages._kit import components, state
-from pages._kit.text import PAGES, joined, literal, t
+from pages._kit.text import PAGES, joined, literal, t, template
 
 PLACE = "place"  # the key of the pills, and in a link the position of a chosen layer without softmax
 # The most layers of which all pills are in sight, and the height in pixels at which they scroll.
 MAX_LAYERS, MAX_LAYERS_ON_PHONE, MAX_HEIGHT = 48, 16, 190
+HEIGHT = 115  # pixels until it is drawn
+
+_chooser = components.component(
+    "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)
+)
 
 
 class NumberRow(NamedTuple):
@@ -83,15 +88,24 @@ def show(
     """
     first = {row.field: row.first for row in rows}
 
-    def pick(chosen: dict) -> None:
+    def pick() -> None:
+        chosen = dict(st.session_state["chooser"].picked)
+        if moved := chosen.pop("moved", None):
+            state.receive(moved)
+            chosen = {}  # the focus already has the choice, by name
         state.go(**{field: at + first.get(field, 1) for field, at in chosen.items()}, **dict.fromkeys(clears))
 
-    components.chooser(
-        [row._asdict() for row in rows if row.count > 1],
-        [strip.data for strip in strips],
+    _chooser(
         key="chooser",
-        on_pick=pick,
-        sticky=sticky,
+        data={
+            "rows": [row._asdict() for row in rows if row.count > 1],
+            "strips": [strip.data for strip in strips],
+            "sticky": sticky,
+            "focus": state.address(),
+            "texts": {name: template(f"token.{name}") for name in ("hint", "hint_hidden")},
+        },
+        height=HEIGHT,
+        on_picked_change=pick,
     )
 
 

@@ -1,4 +1,4 @@
-"""Our components: the sentence as tokens, bytes for the scripts, the focus in the address, sharing.
+"""Our components: their loading, bytes for the scripts, the focus in the address, sharing.
 
 Their scripts are modules that the app serves (app.py). Data reaches the page by `textContent` and canvas
 alone.
@@ -18,6 +18,7 @@ from pages._kit.text import (
     COOKIE,
     DEFAULT,
     catalogue,
+    chosen_language,
     joined,
     language,
     shared_language,
@@ -54,6 +55,8 @@ def component(
     """A Streamlit component whose script is the default export of a module in assets/components.
 
     Its data is bytes, or a mapping, which is sent in a list, because Streamlit would search it for tables.
+    Until the script has drawn it, a component is as high as the `height` with which it is mounted; then the
+    script lifts that (`fitHeight` in streamlit/adapter.js). Otherwise what is below would be pushed down.
     """
     first, *others = reversed(scripts.order(module))
     js = LOADER.format(
@@ -70,13 +73,6 @@ def component(
     return draw
 
 
-# While its script is loading, a component has the height in pixels that Python states; the script lifts it
-# (`fitHeight` in streamlit/adapter.js). Without it, everything below would be pushed down once it is drawn.
-HEIGHT = 115  # of the rows of numbers and the words of a sentence
-
-_chooser = component(
-    "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)
-)
 _address = component("address", "streamlit/address.js")
 _charts = component(
     "charts", "pictures/charts.js", css=scripts.asset("pictures/charts.css"), isolate_styles=False
@@ -105,15 +101,20 @@ def digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def address(focus: Mapping[str, Mapping[str, str]], follow: str | None, chosen_language: str | None) -> None:
-    """Keep the focus (state.address) in the browser's address, so that Back undoes a choice; shows nothing.
+def address() -> None:
+    """Keep the focus in the browser's address, so that Back undoes a choice; shows nothing.
 
-    `follow` is the key of a container whose link is to be followed now (state.follow). The browser remembers
-    `chosen_language`.
+    The browser also remembers the language that the visitor has chosen, and follows a link (state.follow).
     """
-    spoken = {"language": t("language.code"), "cookie": chosen_language and f"{COOKIE}={chosen_language}"}
-    weights = str(checkpoints.edition())
-    data = {**focus, "follow": follow, "weights": weights, "ownWords": _own_words(), **spoken}
+    chosen = chosen_language()
+    data = {
+        **state.address(),
+        "follow": st.session_state.pop("follow", None),
+        "weights": str(checkpoints.edition()),
+        "ownWords": _own_words(),
+        "language": t("language.code"),
+        "cookie": chosen and f"{COOKIE}={chosen}",
+    }
     _address(key="address", data=data, on_focus_change=lambda: None)
 
 
@@ -152,36 +153,3 @@ def _share_note() -> str:
 def link_to_whole() -> None:
     """Draw, in a frame on another site, the link that opens the same scene with all its controls."""
     _whole(key="whole", data={"text": t("share.whole")})
-
-
-def chooser(
-    rows: Sequence[dict],
-    strips: Sequence[dict],
-    *,
-    key: str,
-    on_pick: Callable[[dict], None],
-    sticky: bool,
-) -> None:
-    """Draw rows of numbered layers and heads, and texts as words (chooser.js lists the fields of each).
-
-    `on_pick` is called with the chosen positions, from 0, by the names of their fields.
-    """
-
-    def picked() -> None:
-        chosen = dict(st.session_state[key].picked)
-        moved = chosen.pop("moved", None)
-        state.receive(moved)
-        on_pick({} if moved else chosen)  # the focus already has the choice, by name
-
-    _chooser(
-        key=key,
-        data={
-            "rows": list(rows),
-            "strips": list(strips),
-            "sticky": sticky,
-            "focus": state.address(),
-            "texts": {name: template(f"token.{name}") for name in ("hint", "hint_hidden")},
-        },
-        height=HEIGHT,
-        on_picked_change=picked,
-    )

@@ -25,7 +25,7 @@ MAX_WRITERS = 12  # named on each side
 MAX_TERMS = 5  # put into words
 MAX_WORDS = 3  # that a part raises or lowers most
 ROW, EDGE = 24, 90  # pixels of the matrix
-HEIGHT = 540  # pixels of a ledger until it is drawn (components.HEIGHT)
+HEIGHT = 540  # pixels of a ledger until it is drawn
 
 Words = dict[str, list[tuple[str, float]]]  # that are "raised" and "lowered", each with its share
 
