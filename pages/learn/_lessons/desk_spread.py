@@ -27,9 +27,7 @@ def scenes(room: "Room", screen: int, answers: Sequence["KeptAnswer"]) -> list[A
     here = [one for one in answers if one.screen == screen]
     by_scene: dict[str, AskedScene] = {}
     for spoken in sorted({one.language for one in here} or {language()}):
-        asked = signs.item(room.lesson, screen, spoken)
-        if isinstance(asked, MhaError):
-            raise asked
+        asked = items.asked(room.lesson.screens[screen - 1], spoken)
         scene = by_scene.setdefault(asked.scene.link(), AskedScene(asked, [], []))
         scene.answers.extend(one for one in here if one.language == spoken)
         scene.languages.append(spoken)

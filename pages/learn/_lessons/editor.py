@@ -570,11 +570,8 @@ def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None
 def _verdict(screen: Screen) -> None:
     """Whether the question can be asked, and what the model says to it."""
     try:
-        item = screen.item(language(), items.trace)
-        refusal = items.refusal(item)
-    except MhaError as error:
-        refusal = error
-    if refusal is not None:
+        item = items.asked(screen, language())
+    except MhaError as refusal:
         st.warning(t("editor.unclear", reason=literal(said(refusal))), icon=":material/help:")
         return
     if not item.key.answers:

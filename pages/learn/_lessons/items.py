@@ -9,6 +9,7 @@ from mha_core import AttentionTrace, MhaError
 from mha_core.attention.edits import Edit
 from mha_core.lessons.item import Item
 from mha_core.lessons.item import like as like_case
+from mha_core.lessons.lesson import Screen
 from mha_core.scene.changes import edits_of, read
 from mha_core.scene.scene import Scene
 from pages._kit import compute, model_source
@@ -40,8 +41,12 @@ def item(place: Place) -> Item:
     return place.screen.item(place.language, trace)
 
 
-def refusal(item: Item) -> MhaError | None:
-    """Why the question cannot be asked: its scene cannot be computed, or it is ambiguous."""
+def asked(screen: Screen, language: str) -> Item:
+    """The question of a screen in a language.
+
+    Raises `MhaError` if it cannot be asked: its scene cannot be computed, or it is ambiguous.
+    """
+    item = screen.item(language, trace)
 
     def find() -> MhaError | None:
         try:
@@ -51,7 +56,9 @@ def refusal(item: Item) -> MhaError | None:
             return error
         return None
 
-    return _once(item, find, "refusal")
+    if (refusal := _once(item, find, "refusal")) is not None:
+        raise refusal.with_traceback(None)  # the same error is raised for everybody
+    return item
 
 
 def _bounded(item: Item) -> None:

@@ -32,14 +32,11 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
     """Draw the screen; `below` draws what stands between the question and the outcome of the answer."""
     now = place.now(here)
     try:
-        item = items.item(here)
-        refusal = items.refusal(item)
-        if refusal is None and here.like:
+        item = items.asked(here.screen, here.language)
+        if here.like:
             like = items.like(item, here.like)
             here, item = (here, like) if like else (replace(here, like=0), item)
-    except MhaError as error:
-        refusal = error
-    if refusal is not None:
+    except MhaError as refusal:
         _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))}, below=below)
         return
     answer = _answer(here, item, now)

@@ -19,18 +19,9 @@ Sign = tuple[str, str]  # its name in desk_table.js, and what it says
 Known = dict[tuple[int, str, str], Sign]  # by screen, language and answer
 
 
-def item(lesson: Lesson, screen: int, language: str) -> Item | MhaError:
-    """The question of a screen as it was asked in a language, or why it could not be asked."""
-    try:
-        asked = lesson.screens[screen - 1].item(language, items.trace)
-        return items.refusal(asked) or asked
-    except MhaError as error:
-        return error
-
-
 def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> None:
     """Compute the signs of answers that have none yet, as far as time allows."""
-    until, asked = time.monotonic() + SECONDS, {}
+    until, asked = time.monotonic() + SECONDS, dict[tuple[int, str], Item]()
     for one in answers:
         key = one.screen, one.language, one.answer
         if key in known:
@@ -38,24 +29,22 @@ def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> None
         if time.monotonic() > until:
             return
         at = one.screen, one.language
-        if at not in asked:
-            asked[at] = item(lesson, *at)
-        known[key] = _sign(asked[at], one.answer)
+        try:
+            if at not in asked:
+                asked[at] = items.asked(lesson.screens[one.screen - 1], one.language)
+            known[key] = _sign(asked[at], one.answer)
+        except MhaError as error:
+            known[key] = "unchecked", t("room.desk_sign_unchecked", reason=said(error))
 
 
-def _sign(asked: Item | MhaError, answer: str) -> Sign:
-    """Nothing to check, right, another answer, or misread."""
-    problem = asked if isinstance(asked, MhaError) else items.problem(asked, answer)
-    if isinstance(asked, MhaError) or problem is not None:
-        return "unchecked", t("room.desk_sign_unchecked", reason=said(problem))
-    try:
-        right = items.is_right(asked, answer)
-        if right is None:
-            return "unchecked", t("room.desk_sign_reason")
-        if right:
-            return "right", t("room.desk_sign_right")
-        if asked.misreads(answer):
-            return "misread", t(f"room.desk_misread_{asked.question.kind}")
-    except MhaError as error:
-        return "unchecked", t("room.desk_sign_unchecked", reason=said(error))
+def _sign(asked: Item, answer: str) -> Sign:
+    """Nothing to check, right, another answer, or misread. Raises `MhaError` for what is no answer."""
+    asked.question.check(asked, answer)
+    right = items.is_right(asked, answer)
+    if right is None:
+        return "unchecked", t("room.desk_sign_reason")
+    if right:
+        return "right", t("room.desk_sign_right")
+    if asked.misreads(answer):
+        return "misread", t(f"room.desk_misread_{asked.question.kind}")
     return "other", t("room.desk_sign_other")

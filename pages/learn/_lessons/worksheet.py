@@ -42,10 +42,7 @@ def _screen(lesson: Lesson, number: int) -> dict[str, object]:
     there = Place(lesson, number, {})
     told: dict[str, object] = {"ask": texts.ask(there), "notice": texts.notice(there), "answer": ""}
     try:
-        item = items.item(there)
-        refusal = items.refusal(item)
-        if refusal is None:
-            return told | {"question": question_data.data(item), "answer": texts.key(item)}
-    except MhaError as error:
-        refusal = error
-    return told | {"refusal": said(refusal)}
+        item = items.asked(there.screen, there.language)
+        return told | {"question": question_data.data(item), "answer": texts.key(item)}
+    except MhaError as refusal:
+        return told | {"refusal": said(refusal)}
