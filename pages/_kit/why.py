@@ -1,8 +1,9 @@
 """Why does a query look there? Its score, split by the parts of the model that wrote query and key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from mha_core import AttentionTrace, Attribution, Ledger, MhaError, Writer, attr
 from mha_core.analysis.frames import Origin
 from mha_core.export import head_view as views
 from mha_core.focus import token_names
+from mha_core.focus.focus import Focus
 from mha_core.interventions.ledger import written
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
@@ -27,6 +29,7 @@ MAX_WORDS = 3  # that a part raises or lowers most
 ROW, EDGE = 24, 90  # pixels of the matrix
 HEIGHT = 540  # pixels of a ledger until it is drawn
 
+Result = TypeVar("Result")
 Words = dict[str, list[tuple[str, float]]]  # that are "raised" and "lowered", each with its share
 
 _ledger_view = components.component(
@@ -55,7 +58,7 @@ def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: i
         with st.spinner(t("why.computing")):
             whole, number = _in_whole(scene, trace, layer)
             place = {"layer": number, "head": head, "query": query, "key": key}
-            why = compute.once(whole, _split, source=source_of(scene, trace), **place)
+            why = by_model(scene, whole, attribution, **place)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -85,8 +88,19 @@ def source_of(scene: Scene, trace: AttentionTrace) -> object:
     return None
 
 
-def _split(trace: AttentionTrace, *, source: Any, **place: int) -> Attribution:
-    return model_source.run_model(trace, partial(attribution, trace, source=source, **place))
+def by_model(
+    scene: Scene, trace: AttentionTrace, function: Callable[..., Result], **settings: object
+) -> Result:
+    """`function(trace, source=…, **settings)`, which runs the model again, computed once for everybody.
+
+    The model itself is no part of the key, in which it would stay in memory.
+    """
+    return compute.once(trace, _run, of=function, scene=replace(scene, focus=Focus()), **settings)
+
+
+def _run(trace: AttentionTrace, *, of: Callable, scene: Scene, **settings: Any) -> Any:
+    source = source_of(scene, trace)
+    return model_source.run_model(trace, partial(of, trace, source=source, **settings))
 
 
 def _draw(trace: AttentionTrace, why: Attribution) -> None:
@@ -186,15 +200,11 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
     try:
         with st.spinner(t("why.computing")):
             whole, _ = _in_whole(scene, trace, 0)
-            found = compute.once(whole, _ledger, source=source_of(scene, trace), **asked)
+            found = by_model(scene, whole, ledger, **asked)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
     _draw_ledger(scene, trace, whole, found)
-
-
-def _ledger(trace: AttentionTrace, *, source: Any, **asked: Any) -> Ledger:
-    return model_source.run_model(trace, partial(ledger, trace, source=source, **asked))
 
 
 def _draw_ledger(scene: Scene, shown: AttentionTrace, trace: AttentionTrace, found: Ledger) -> None:
@@ -254,11 +264,10 @@ def _place(trace: AttentionTrace, writer: Writer) -> dict[str, Any]:
 def _words(scene: Scene, trace: AttentionTrace, found: Ledger, writer: Writer) -> Words:
     """The words that a part other than a head raises and lowers most."""
     with st.spinner(t("why.computing")):
-        asked = {"source": source_of(scene, trace), "writer": writer, "token": found.token}
-        return compute.once(trace, _ends, **asked)
+        return by_model(scene, trace, _ends, writer=writer, token=found.token)
 
 
 def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> Words:
-    frame = model_source.run_model(trace, partial(written, trace, writer, source=source, token=token))
+    frame = written(trace, writer, source=source, token=token)
     ends = {"raised": frame[frame.share > 0], "lowered": frame[frame.share < 0][::-1]}
     return {name: list(zip(some.word, some.share, strict=True))[:MAX_WORDS] for name, some in ends.items()}

@@ -9,7 +9,7 @@ import mha_core as mha
 from mha_core.analysis.derivation import steps
 from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
 from mha_core.scene.scene import Scene
-from pages._kit import compute
+from pages._kit import compute, why
 from tests.pages.conftest import OF_TRACE
 
 
@@ -55,6 +55,19 @@ def test_results_are_limited_in_bytes_and_keep_no_trace(compute_result, monkeypa
     compute.once(trace, steps, layer=0, head=0)
     gone = weakref.ref(trace)
     del trace
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_model_that_was_asked_is_not_kept_in_memory(monkeypatch):
+    class Model:
+        pass
+
+    models = [Model()]
+    monkeypatch.setattr(why, "source_of", lambda *_: models[0])
+    trace = mha.trace("a b", h=1, d_model=2)
+    assert why.by_model(Scene(), trace, lambda _, source: type(source).__name__) == "Model"
+    gone = weakref.ref(models.pop())
     gc.collect()
     assert gone() is None
 

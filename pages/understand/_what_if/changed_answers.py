@@ -19,7 +19,7 @@ from mha_core.sources import mini
 from mha_core.traces.answers import NOTHING, Answer, is_known
 from pages._kit import answers, compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, percent, said, signed, t
-from pages._kit.why import source_of
+from pages._kit.why import by_model, source_of
 from pages.understand._what_if.sides import Rearranged
 
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table
@@ -106,9 +106,7 @@ def of_word(scene: Scene, before: AttentionTrace, after: AttentionTrace) -> None
     if not word:
         return
     try:
-        shares = [
-            compute.once(one, _share, word=word, source=source_of(scene, one)) for one in (before, after)
-        ]
+        shares = [by_model(scene, one, _share, word=word) for one in (before, after)]
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -119,8 +117,7 @@ def of_word(scene: Scene, before: AttentionTrace, after: AttentionTrace) -> None
 
 def _share(trace: AttentionTrace, *, word: str, source: Any) -> tuple[str, str, float]:
     """The word as the model writes it, the token where it is asked, and the word's probability there."""
-    ask = partial(trace.logits, words=[word], source=source)
-    frame = model_source.run_model(trace, ask)
+    frame = trace.logits(words=[word], source=source)
     return frame["word"][0], trace.answered.labels[frame.attrs["at"]], float(frame["probability"][0])
 
 
