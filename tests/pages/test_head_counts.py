@@ -98,14 +98,6 @@ def test_a_width_can_be_chosen_where_there_are_several(open_head_counts, english
     assert [*app.table[1].value["d_k"]] == ["32", "16", "8", "4"]
 
 
-def test_with_too_few_measurements_only_the_paper_is_shown(open_head_counts, english):
-    app = open_head_counts([entry(2), entry(4)])
-    assert [info.value for info in app.info] == [english("head_counts.missing", minimum=4)]
-    [papers] = app.table
-    assert [*papers.value["h"]] == [str(h) for h in PUBLISHED.index]
-    assert len(sentences(app)) == 1
-
-
 def test_what_one_head_decides_is_measured_and_drawn(open_head_counts, english):
     app = open_head_counts()
     text = " ".join(one.value for one in app.markdown)

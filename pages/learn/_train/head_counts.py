@@ -1,6 +1,5 @@
 """How many heads? Our scores and the published ones over h, as figures, tables and sentences."""
 
-from collections.abc import Collection
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -40,37 +39,29 @@ def page() -> None:
     st.caption(t("head_counts.intro"))
     model_info.note_small_models_only()
     d_model = _width()
-    scores = None if d_model is None else _scores(d_model)
-    figures = st.grid(1 if scores is None else 2, min_column_width=340)
-    if d_model is not None and scores is not None:
-        with figures.container():
-            _our_lines(scores, d_model)
+    scores = score_table(_entries(), d_model)
+    questions = question_table(_entries(), d_model)
+    figures = st.grid(2, min_column_width=340)
+    with figures.container():
+        _our_lines(scores, d_model)
     with figures.container():
         _paper_lines()
-    said = []
-    if d_model is not None and scores is not None:
-        questions = question_table(_entries(), d_model)
-        _our_questions(questions)
-        _cut_lines(scores, d_model)
-        said = _sentences(scores, questions)
+    _our_questions(questions)
+    _cut_lines(scores, d_model)
     st.header(t("head_counts.says"))
-    for sentence in [*said, _paper_sentence()]:
+    for sentence in [*_sentences(scores, questions), _paper_sentence()]:
         st.markdown(sentence)
     st.header(t("head_counts.tables"))
     ours, papers = st.columns([5, 2], gap="medium")
-    if d_model is not None and scores is not None:
-        with ours:
-            _our_table(scores, d_model)
+    with ours:
+        _our_table(scores, d_model)
     with papers:
         _paper_table()
 
 
-def _width() -> int | None:
-    """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
+def _width() -> int:
+    """The chosen d_model, among those with at least `MIN_COUNTS` values of h."""
     options = widths(_entries())
-    if not options:
-        st.info(t("head_counts.missing", minimum=MIN_COUNTS))
-        return None
     if len(options) == 1:
         return options[0]
     if st.session_state.get("width") not in options:
@@ -88,11 +79,6 @@ def _width() -> int | None:
 def _entries() -> list[dict]:
     """The facts about our models that speak the reader's language."""
     return [entry for entry in checkpoints.manifest().values() if entry["plan"]["language"] == language()]
-
-
-def _scores(d_model: int) -> pd.DataFrame:
-    """The scores of our models of one width, one row for each h."""
-    return score_table(_entries(), d_model)
 
 
 def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
@@ -252,7 +238,7 @@ def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
     texts.append(t("head_counts.answered", share=f"{100 * RIGHT:.0f}", list=joined(counts)))
     if scores["parameters"].nunique() == 1:
         texts.append(t("head_counts.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
-    texts.append(t("head_counts.seed", seed=_joined(sorted(set(scores["seed"])))))
+    texts.append(t("head_counts.seed", seed=joined(sorted(set(scores["seed"])))))
     return texts
 
 
@@ -264,8 +250,8 @@ def _paper_sentence() -> str:
         maximum=bleu.maximum,
         minimum=bleu.minimum,
         gap=f"{bleu.maximum - bleu.minimum:.1f}",
-        maximum_at=_joined(bleu.maximum_at),
-        minimum_at=_joined(bleu.minimum_at),
+        maximum_at=joined(bleu.maximum_at),
+        minimum_at=joined(bleu.minimum_at),
     )
 
 
@@ -273,13 +259,9 @@ def _percent(ends: Extremes) -> dict[str, str]:
     return {
         "maximum": f"{100 * ends.maximum:.1f}",
         "minimum": f"{100 * ends.minimum:.1f}",
-        "maximum_at": _joined(ends.maximum_at),
-        "minimum_at": _joined(ends.minimum_at),
+        "maximum_at": joined(ends.maximum_at),
+        "minimum_at": joined(ends.minimum_at),
     }
-
-
-def _joined(values: Collection) -> str:
-    return joined(str(value) for value in values)
 
 
 def _link(h: int, d_model: int) -> str:
@@ -287,5 +269,4 @@ def _link(h: int, d_model: int) -> str:
     scene = state.current()
     values = {"h": h, "d_model": d_model, "text": scene.text, "twin": scene.twin}
     changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-    language = in_link()
-    return f"./?{urlencode(changed | language)}"
+    return f"./?{urlencode(changed | in_link())}"

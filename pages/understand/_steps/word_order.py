@@ -1,7 +1,6 @@
 """The order of words: four position encodings, each explained in words, as a formula and in two pictures."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 import streamlit as st
 
@@ -20,31 +19,24 @@ MAX_WIDTH = 512
 TALL = 420  # pixels of a picture
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The chosen code: its name and its sizes."""
-
-    name: str
-    length: int = 0
-    width: int = 0
-    h: int = 0
-    head: int = 0
-
-
 def page() -> None:
     st.title(t("word_order.heading"), anchor=False)
     st.caption(t("word_order.intro"))
     words, formula = st.columns(2)
     with words:
-        code = _chosen()
-        st.markdown(t(f"word_order.{code.name}_why"))
-    pictured = _computed(code)
+        name, sizes = _chosen()
+        st.markdown(t(f"word_order.{name}_why"))
+    try:
+        pictured = CODES[name](*sizes)
+    except MhaError as error:
+        refusals.show(error)
+        st.stop()
     with formula:
-        _formula(code, pictured)
-    _draw(code, pictured)
+        _formula(name, pictured)
+    _draw(name, pictured)
 
 
-def _chosen() -> Chosen:
+def _chosen() -> tuple[str, Iterable[int]]:
     """The code and its sizes, from controls that URL parameters can set."""
     choice.draw(
         st.segmented_control, t("word_order.code"), "code", list(CODES), FIRST, words=_word, required=True
@@ -66,35 +58,26 @@ def _chosen() -> Chosen:
                 key=f"positions_{size}",
                 bind="query-params",
             )
-    return Chosen(name, **sizes)
-
-
-def _computed(code: Chosen) -> PositionCode:
-    """The numbers of a code. For invalid sizes the page says so and stops."""
-    try:
-        return CODES[code.name](code)
-    except MhaError as error:
-        refusals.show(error, page_offers=False)
-        st.stop()
+    return name, sizes.values()
 
 
 def _word(code: str) -> str:
     return choice.word("position", code.lower())
 
 
-def _formula(code: Chosen, pictured: PositionCode) -> None:
+def _formula(name: str, pictured: PositionCode) -> None:
     """The code as a formula, with its source, and in torch."""
     st.latex(pictured.formula)
-    st.caption(t(f"word_order.{code.name}_source"), text_alignment="center")
+    st.caption(t(f"word_order.{name}_source"), text_alignment="center")
     st.code(pictured.code, language=None)
 
 
-def _draw(code: Chosen, pictured: PositionCode) -> None:
+def _draw(name: str, pictured: PositionCode) -> None:
     """The code itself, and how it relates every two positions."""
-    origin = Origin(note=_word(code.name))
+    origin = Origin(note=_word(name))
     pictures = {
-        SYMBOLS[code.name]: (t(f"word_order.{code.name}_table"), pictured.table),
-        "m · n": (t(f"word_order.{code.name}_meeting"), pictured.effect),
+        SYMBOLS[name]: (t(f"word_order.{name}_table"), pictured.table),
+        "m · n": (t(f"word_order.{name}_meeting"), pictured.effect),
     }
     matrices = [
         Heatmap(symbol, symbol, meaning, frame, "signed", origin=origin)
@@ -103,16 +86,16 @@ def _draw(code: Chosen, pictured: PositionCode) -> None:
     heatmaps.draw(matrices, key="positions", tall=TALL, stacked=True)
 
 
-def _learned(_: Chosen) -> PositionCode:
+def _learned() -> PositionCode:
     trained = mini.model(mini.find(language(), "glass-box", 4, 64))
     return position_codes.of_vectors(trained.model.position.detach().numpy())
 
 
-CODES: dict[str, Callable[[Chosen], PositionCode]] = {
-    "sinusoidal": lambda code: position_codes.sinusoidal(code.length, code.width),
+CODES: dict[str, Callable[..., PositionCode]] = {  # functions of their `SIZES`
+    "sinusoidal": position_codes.sinusoidal,
     "learned": _learned,
-    "rotary": lambda code: position_codes.rotary(code.length, code.width),
-    "ALiBi": lambda code: position_codes.alibi(code.length, code.h, code.head - 1),
+    "rotary": position_codes.rotary,
+    "ALiBi": lambda length, h, head: position_codes.alibi(length, h, head - 1),
 }
 # The symbol of each code's first picture, and the sizes that the code has.
 SYMBOLS = {"sinusoidal": "PE", "learned": "P", "rotary": "cos", "ALiBi": "bias"}
