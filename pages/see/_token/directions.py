@@ -37,22 +37,12 @@ def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple
     """The row of a token and the column of a key."""
     row, column = row_of(trace, token, layer=layer), column_of(trace, key, layer=layer)
     label, key_label = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
-    return (
-        Direction(
-            "looks",
-            t("one.looks", token=word(label)),
-            t("one.looks", token=label),
-            t("one.looks_nowhere", token=word(label)),
-            row,
-        ),
-        Direction(
-            "seen",
-            t("one.seen", token=word(key_label)),
-            t("one.seen", token=key_label),
-            t("one.seen_nowhere", token=word(key_label)),
-            column,
-        ),
-    )
+
+    def direction(name: Literal["looks", "seen"], token: str, looks: Looks) -> Direction:
+        title, plain = (t(f"one.{name}", token=written) for written in (word(token), token))
+        return Direction(name, title, plain, t(f"one.{name}_nowhere", token=word(token)), looks)
+
+    return direction("looks", label, row), direction("seen", key_label, column)
 
 
 def beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction]) -> None:

@@ -49,12 +49,11 @@ def search(subject: Subject) -> None:
     if len(keys) < len(numbers):
         largest = number(np.delete(numbers["weight"].to_numpy(), keys).max())
         st.caption(t("one.partly", shown=len(keys), count=len(numbers), maximum=largest))
-    with table(
-        lambda: _with_tokens(pd.concat([numbers, _with_prefix(products, "q·k ")], axis=1)),
+    table(
+        lambda: _with_tokens(pd.concat([numbers, products.add_prefix("q·k ")], axis=1)),
         name="scores",
         subject=subject,
-    ):
-        pass
+    )
 
 
 def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
@@ -152,12 +151,11 @@ def mixed(subject: Subject) -> None:
     st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
 
     def numbers() -> pd.DataFrame:
-        frame = _with_tokens(pd.concat([mix.weights, _with_prefix(mix.parts, "weight·v ")], axis=1))
+        frame = _with_tokens(pd.concat([mix.weights, mix.parts.add_prefix("weight·v ")], axis=1))
         frame.loc[len(frame)] = [pd.NA, t("one.output"), total, *mix.output]
         return frame
 
-    with table(numbers, name="mixture", subject=subject):
-        pass
+    table(numbers, name="mixture", subject=subject)
 
 
 def largest_terms(mix: Mixture) -> Leading:
@@ -230,10 +228,6 @@ def _with_tokens(numbers: pd.DataFrame) -> pd.DataFrame:
     frame = numbers.reset_index(names="token")
     frame.insert(0, "position", pd.array(range(1, len(frame) + 1), dtype="Int64"))
     return frame
-
-
-def _with_prefix(frame: pd.DataFrame, prefix: str) -> pd.DataFrame:
-    return frame.rename(columns=lambda dimension: f"{prefix}{dimension}")
 
 
 def _bracketed(value: float) -> str:

@@ -1,7 +1,6 @@
 """The subject of the page Token: the chosen layer, head and token, with its figures and tables."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
@@ -9,7 +8,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis.frames import Origin, csv, origin
-from pages._kit import charts, chooser, compute
+from pages._kit import charts, chooser, compute, views
 from pages._kit.text import isolated, literal, t
 
 Result = TypeVar("Result")
@@ -63,18 +62,23 @@ def chart(subject: Subject, figure: Any, *, key: str, alt: str, **options: Any) 
     charts.draw(figure, key=key, alt=alt, title=alt, origin=subject.origin, **options)
 
 
-@contextmanager
-def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> Iterator[bool]:
+def table(
+    frame: Callable[[], pd.DataFrame],
+    *,
+    name: str,
+    subject: Subject,
+    above: Callable[[], object] | None = None,
+) -> None:
     """A fold with all numbers behind a figure and a button for a CSV file, computed while it is open.
 
-    The body of the `with` block draws above them; it is given whether the fold is open.
+    `above` draws what stands above them.
     """
     at = subject.token
-    fold = st.expander(t("heads.numbers"), key=f"{name}_table", on_change="rerun")
+    if (fold := views.fold(t("heads.numbers"), key=f"{name}_table")) is None:
+        return
     with fold:
-        yield bool(fold.open)
-        if not fold.open:
-            return
+        if above is not None:
+            above()
         numbers = frame()
         st.dataframe(numbers, hide_index=True, column_config={name: _heading(name) for name in numbers})
         st.download_button(

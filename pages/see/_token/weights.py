@@ -27,9 +27,13 @@ def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     limit = scale_end(state.focus().scale, largest)
     drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, limit=limit)
     heatmaps_of(subject.trace, [(side, side.looks) for side in both], drawn, key="one-heads")
-    with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
-        if opened and largest > 0:
-            st.dataframe(_largest_three(subject, both), hide_index=True)
+    weights = {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
+    table(
+        lambda: _long_table(subject, "head", weights),
+        name="heads",
+        subject=subject,
+        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if largest > 0 else None,
+    )
 
 
 def _heads_drawn(
@@ -47,18 +51,11 @@ def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.Da
         values, labels = side.looks.weights.to_numpy(), side.looks.weights.columns
         order = np.argsort(-values, axis=1, kind="stable")
         for place in range(min(NAMED, values.shape[1])):
-            heading = t("one.column_looks") if side.name == "looks" else t("one.column_seen")
-            columns[f"{heading} {place + 1}"] = [
+            columns[f"{t(f'one.column_{side.name}')} {place + 1}"] = [
                 cell(labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
                 for row, weights in zip(order, values, strict=True)
             ]
     return pd.DataFrame(columns)
-
-
-def _table_of_heads(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
-    return _long_table(
-        subject, "head", {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
-    )
 
 
 def _long_table(subject: Subject, line: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -147,9 +144,12 @@ def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
     heatmaps_of(subject.trace, _looks(both, layer_means), drawn, key="one-layers")
     means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
-    with table(lambda: _long_table(subject, "layer", means), name="layers", subject=subject) as opened:
-        if opened:
-            beside(lambda side: _strongest(side, layer_means[side.name]), both)
+    table(
+        lambda: _long_table(subject, "layer", means),
+        name="layers",
+        subject=subject,
+        above=lambda: beside(lambda side: _strongest(side, layer_means[side.name]), both),
+    )
 
 
 def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]:
@@ -177,7 +177,4 @@ def _strongest(side: Direction, means: OverLayers) -> None:
     for layer, best in means.strongest.iterrows():
         values = {"layer": layer, "head": int(best["head"]), "weight": number(best["weight"])}
         other = word(means.mean.columns[int(best["token"])])
-        if side.name == "looks":
-            st.markdown(t("one.strongest_looks", token=other, **values))
-        else:
-            st.markdown(t("one.strongest_seen", token=other, **values))
+        st.markdown(t(f"one.strongest_{side.name}", token=other, **values))
