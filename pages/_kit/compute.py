@@ -20,7 +20,7 @@ from mha_core.scene.link import SETTINGS
 from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
-from mha_core.traces.source import EditedSource, RunSource, Source, TrainedSource
+from mha_core.traces.source import EditedSource, RunSource, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
@@ -119,8 +119,8 @@ def beginning(error: mha.MhaError) -> str:
     return error.fixes[0]["text"]
 
 
-def once(subject: Subject, function: Callable[..., Result], **settings: object) -> Result:
-    """`function(subject, **settings)`, computed once for everybody who looks at a short text.
+def once(subject: Subject, function: Callable[..., Result], *beside: object, **settings: object) -> Result:
+    """`function(subject, *beside, **settings)`, computed once for everybody who looks at a short text.
 
     A class looks at the same sentences, so what is computed from a trace, a layer, a source or another such
     result is shared; nobody may change it. The result may not hold the subject, which would stay in memory
@@ -128,9 +128,9 @@ def once(subject: Subject, function: Callable[..., Result], **settings: object) 
     """
     layer = subject.layers[0] if isinstance(subject, mha.AttentionTrace) else subject
     if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
-        return function(subject, **settings)
-    key = (serial_number(subject), function, language(), *settings.items())
-    return kept("results", key, lambda: function(subject, **settings))
+        return function(subject, *beside, **settings)
+    key = (*map(serial_number, (subject, *beside)), function, language(), *settings.items())
+    return kept("results", key, lambda: function(subject, *beside, **settings))
 
 
 def kept(name: str, key: Hashable, function: Callable[[], Result]) -> Result:
@@ -180,14 +180,6 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
         return nearest(scene).trace
     except mha.MhaError:
         return None
-
-
-def model_of(trace: mha.AttentionTrace) -> Source | mha.AttentionTrace:
-    """The key to results that depend on a trace's model alone: the source of a small model.
-
-    Other sources do not always identify the model, so for them it is the trace itself.
-    """
-    return trace.source if isinstance(trace.source, TrainedSource) else trace
 
 
 def small_model(source: TrainedSource) -> Trained:

@@ -43,11 +43,13 @@ def labels(trace: AttentionTrace) -> dict[tuple[int, int], RoleLabel]:
     A small model without an atlas has its measured roles with their scores. In the last layer of a small
     model the label is the question that the head is asked, with the share of right answers.
     """
-    return compute.once(compute.model_of(trace), _labels, last=len(trace.layers) - 1)
+    # The source of a small model identifies it, others do not always.
+    of_model = trace.source if isinstance(trace.source, TrainedSource) else trace
+    return compute.once(of_model, _labels, last=len(trace.layers) - 1)
 
 
-def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
-    source = model.source if isinstance(model, AttentionTrace) else model
+def _labels(of_model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
+    source = of_model.source if isinstance(of_model, AttentionTrace) else of_model
     asked = {(last, head): label for head, label in enumerate(_asked(source))}
     if (atlas := atlas_of(source)) is not None:
         return _in_atlas(atlas) | asked

@@ -1,6 +1,5 @@
 """The head view on a page: its numbers are sent once, its scene with every run."""
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,16 +46,16 @@ def draw_traces(
     header; `on_word` is called with the choice when a word is hidden or typed over. Returns the name and the
     digest of the payload if it has every weight of a text that is not long.
     """
-    others = tuple(map(weakref.ref, traces[1:]))
+    first, *others = traces
     place = {"layer": layer, "head": head}
-    numbers, loaded, is_whole = compute.once(traces[0], _fitting, others=others, values=values, **place)
+    numbers, loaded, is_whole = compute.once(first, _fitting, *others, values=values, **place)
     names = [trace.title for trace in traces] if titles is None else titles
     blob = packed(traces, names, numbers, loaded, values)
     drawn = None if heads is None else tuple(heads)
-    header = compute.once(traces[0], _header, others=others, token=token, on=drawn, name=key, **place)
+    header = compute.once(first, _header, *others, token=token, on=drawn, name=key, **place)
     header = {**header, "texts": views.texts(language()), "brief": titles is None, "reports": True}
-    if len(numbers) < len(traces[0].layers) or loaded is not None:
-        header["held"] = views.held(header["texts"], traces[0], layer, numbers, loaded)
+    if len(numbers) < len(first.layers) or loaded is not None:
+        header["held"] = views.held(header["texts"], first, layer, numbers, loaded)
     header |= more or {}
     focus = state.focus()
     if follows and 1 < focus.sentence <= len(traces):
@@ -67,18 +66,11 @@ def draw_traces(
     return (key, digest) if is_whole else None
 
 
-Others = Sequence["weakref.ref[AttentionTrace]"]  # the traces beside the first, which a result may not hold
-
-
-def _beside(first: AttentionTrace, others: Others) -> list[AttentionTrace]:
-    return [first, *(trace for other in others if (trace := other()) is not None)]
-
-
 def _fitting(
-    first: AttentionTrace, *, others: Others, layer: int, head: int, values: bool
+    first: AttentionTrace, *others: AttentionTrace, layer: int, head: int, values: bool
 ) -> tuple[list[int], list[int] | None, bool]:
     """The layers and heads that travel (None for all heads), and whether they are all weights of the text."""
-    traces = _beside(first, others)
+    traces = [first, *others]
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(views.largest(traces).layers, layer, head, budget=budget, values=values)
     every = loaded is None and len(numbers) == len(first.layers)
@@ -87,8 +79,8 @@ def _fitting(
     return numbers, loaded, every and first.sides.length <= MAX_ALL_PAIRS
 
 
-def _header(first: AttentionTrace, *, others: Others, **options: Any) -> dict:
-    return views.header_of(_beside(first, others), said=said, texts={}, **options)
+def _header(*traces: AttentionTrace, **options: Any) -> dict:
+    return views.header_of(traces, said=said, texts={}, **options)
 
 
 def _asked(sides: Sides, focus: Focus) -> dict[str, list[tuple[str, int]]]:

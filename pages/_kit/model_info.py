@@ -219,9 +219,3 @@ def counted(numbers: set[int]) -> str:
     """One number, or the range from the smallest to the largest."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
-
-
-def is_standard(trace: AttentionTrace) -> bool:
-    """Whether the model has standard blocks, in which layer 2 fetches what layer 1 has gathered."""
-    origin = trace.source.origin
-    return isinstance(origin, TrainedSource) and origin.architecture == "standard"

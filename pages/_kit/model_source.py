@@ -183,13 +183,13 @@ def loaded_model(scene: Scene) -> LoadedModel | None:
     return entry
 
 
-def notice(scene: Scene) -> str | None:
-    """A sentence on what to look at in the scene's model; None for a model that is not well known."""
-    name = PACKAGED if scene.model == PACKAGE else scene.model
-    return next((known_notice(model) for model in hub_models() if model.id == name), None)
+def known(name: str | None) -> HubModel | None:
+    """The well-known model of that name, which may be the one in the package; None for another."""
+    same = PACKAGED if name == PACKAGE else name
+    return next((model for model in hub_models() if model.id == same), None)
 
 
-def known_notice(model: HubModel) -> str:
+def notice(model: HubModel) -> str:
     """A sentence on what to look at in a well-known model."""
     return t(f"hub.{model.id.rpartition('/')[2]}")
 

@@ -174,9 +174,9 @@ def described(
     pictures: Overview,
     labels: Mapping[tuple[int, int], RoleLabel],
     *,
-    shared: Sequence[int] = (),
-    meta: Mapping[str, object] | None = None,
-    waiting: Collection[tuple[int, int]] = (),
+    shared: Sequence[int],
+    meta: Mapping[str, object],
+    waiting: Collection[tuple[int, int]],
 ) -> dict:
     """The measures and labels of all heads as overview.js reads them.
 
@@ -186,7 +186,7 @@ def described(
     head_labels = [labels.get(key, NO_LABEL) for key in pictures.table.index]
     measures = pictures.table[list(MEASURES)].assign(role=[label.score for label in head_labels])
     return {
-        "meta": meta or {},
+        "meta": meta,
         "heads": [len(layer) for layer in pictures.thumbs],
         "shared": list(shared),
         "measures": list(measures),

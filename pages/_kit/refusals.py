@@ -255,7 +255,7 @@ def _ask_to_download(scene: Scene) -> None:
             t("real.curated", name=name, size=in_bytes(entry.bytes)),
             icon=":material/cloud_download:",
         )
-        st.markdown(literal(model_source.known_notice(entry)))
+        st.markdown(literal(model_source.notice(entry)))
         if entry.gated:
             st.caption(t("real.gated", name=name))
     st.button(

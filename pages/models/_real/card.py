@@ -26,8 +26,8 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
         with cells.container(gap=None):
             st.caption(label)
             st.markdown(f"**{literal(value)}**")
-    if notice := model_source.notice(scene):
-        st.markdown(literal(notice))
+    if known := model_source.known(scene.model):
+        st.markdown(literal(model_source.notice(known)))
     if sentence := _special_share(trace):
         st.markdown(sentence)
     model_info.skipped(trace)

@@ -4,7 +4,6 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
-from mha_core.sources.huggingface.catalogue import HubModel, hub_models
 from mha_core.sources.huggingface.files import INSTALL_PACKAGE, PACKAGE
 from pages._kit import head_labels, model_source, refusals, state
 from pages._kit.text import PAGES, in_bytes, literal, t
@@ -64,8 +63,8 @@ def gallery() -> None:
                 kwargs=chosen,
             )
             st.caption(" · ".join(facts(name)))
-            if known := _known(name):
-                st.markdown(literal(model_source.known_notice(known)))
+            if known := model_source.known(name):
+                st.markdown(literal(model_source.notice(known)))
     if not model_source.hosted():
         if state.setting("source") == "model":  # else there is no field to type in
             st.markdown(t("real.typed"))
@@ -76,15 +75,10 @@ def gallery() -> None:
 
 def facts(name: str) -> list[str]:
     """The location of a model, its size, layers, heads and licence, as far as they are known."""
-    here, known = model_source.local_models().get(name), _known(name)
+    here, known = model_source.local_models().get(name), model_source.known(name)
     size = in_bytes(here.bytes if here else known.bytes if known else 0)
     place = t("real.is_here") if here else t("real.is_not_here")
     listed = [size] if model_source.hosted() else [place, size]  # a public server offers those that it has
     if known:
         listed += [t("real.sizes", layers=known.layers, heads=known.heads), known.licence]
     return [literal(fact) for fact in listed]
-
-
-def _known(name: str) -> HubModel | None:
-    same = model_source.PACKAGED if name == PACKAGE else name
-    return next((model for model in hub_models() if model.id == same), None)

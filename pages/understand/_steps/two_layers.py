@@ -35,7 +35,7 @@ def page() -> None:
             architecture = choice.word("architecture", scene.architecture)
             st.caption(t("two_layers.own", architecture=architecture, **OWN_SIZES))
         _hops()
-        if model_info.is_standard(trace):
+        if getattr(trace.source.origin, "architecture", "") == "standard":
             st.markdown(t("two_layers.standard"))
         model_info.about(trace)
 
