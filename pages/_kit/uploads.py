@@ -30,6 +30,10 @@ class OpenedFile(NamedTuple):
     digest: str
     parts: Mapping[str, AttentionTrace]
 
+    def part(self, kind: str | None) -> AttentionTrace:
+        """The trace of a kind of attention, else of the first one."""
+        return self.parts.get(kind or "") or next(iter(self.parts.values()))
+
 
 def megabytes() -> int:
     """The largest file that the server takes."""
@@ -64,9 +68,7 @@ def on_disk(path: str, changed: int) -> OpenedFile:
 def trace(scene: Scene) -> AttentionTrace | None:
     """The trace of the open file, of the chosen kind of attention; None if no file is open."""
     file = opened()
-    if file is None:
-        return None
-    return file.parts.get(scene.kind or "") or next(iter(file.parts.values()))
+    return None if file is None else file.part(scene.kind)
 
 
 def opened() -> OpenedFile | None:
@@ -105,8 +107,7 @@ def beside(scene: Scene, label: str) -> AttentionTrace | None:
     name, held = upload.file_id, st.session_state.get("trace_beside")
     if held is None or held[0] != name:
         st.session_state.trace_beside = held = (name, read(upload.name, upload.getvalue()))
-    parts = held[1].parts
-    return parts.get(scene.kind or "") or next(iter(parts.values()))
+    return held[1].part(scene.kind)
 
 
 def close() -> None:

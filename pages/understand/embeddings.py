@@ -14,7 +14,7 @@ if source in ("file", "model"):
     st.info(t("file.no_words") if source == "file" else t("real.no_words"), icon=":material/scatter_plot:")
     st.stop()
 known = words.word_map(*scene_and_trace(vectors=True))
-count, width = known.vectors.shape
+count, width = known.vocabulary.vectors.shape
 kind = "random" if source == "random" else "trained"
 st.caption(t(f"words.intro_{kind}", count=f"{count:,}", d_model=width))
 with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -93,7 +94,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "ask": texts.ask_of(item.question, item.scene) if here.like and item else texts.ask(here),
             "problem": now.get(PROBLEM, ""),
             "projector": place.projected(),
-            "cards": f"./lessons{_query(in_link())}",
+            "cards": f"./lessons?{urlencode(in_link())}".rstrip("?"),
             "focus": state.address(),
             "texts": templates("lessons.js_"),
             "room": _in_room(here),
@@ -135,10 +136,6 @@ def _height(more: Mapping) -> int:
     if "answer" in more:
         return ANSWERED
     return ON_PHONE if state.on_phone() and "question" in more else HEIGHT
-
-
-def _query(values: Mapping[str, str]) -> str:
-    return "?" + "&".join(f"{name}={value}" for name, value in values.items()) if values else ""
 
 
 def acted(here: Place) -> Callable[..., None]:

@@ -29,7 +29,6 @@ from pages._server import limits
 MAX_SEED = 999
 TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it shows nothing
 ENCODERS = [name for name in ARCHITECTURES if not name.startswith(DECODER)]
-CONFIG = {"displaylogo": False, "displayModeBar": False}
 
 
 def page() -> None:
@@ -236,7 +235,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         alt=t("train.alt", answer=f"{record.answer:.2f}"),
         title=t("train.curves"),
         origin=Origin(RunSource(plan.architecture, plan.language, *sizes, name=job.name)),
-        config=CONFIG,
+        config=charts.BARS_CONFIG,
     )
 
 

@@ -13,7 +13,6 @@ from mha_core.attention.latent import LatentSpec
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
 from mha_core.training import checkpoints
-from mha_core.training.model import Shape
 from pages._kit import state, views
 from pages._kit.text import counted, in_bytes, language, said, t
 from pages.understand._cost.sizes import BYTES, LayerSizes
@@ -88,7 +87,7 @@ def small_models() -> None:
         rows.append(
             {
                 t("cost.column_kind"): f"[{name.upper()}](./?{urlencode(changed)})",
-                t("cost.column_numbers"): str(_cached(plan.shape)),
+                t("cost.column_numbers"): str(cost(plan.shape.spec, 1).cache * len(plan.shape.layers)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
                 t("cost.column_shapes"): f"{scores['shapes']:.1%}",
                 t("cost.column_weight"): f"{scores['right']:.2f}",
@@ -147,11 +146,6 @@ def _kept(spec: AttentionSpec | LatentSpec) -> dict[str, int]:
     if isinstance(spec, LatentSpec):
         return {"rank": spec.kv_rank, "position": spec.rotary_width}
     return {"heads": spec.n_kv_heads, "d_k": spec.d_k, "d_v": spec.d_v}
-
-
-def _cached(shape: Shape) -> int:
-    """The numbers that all layers of a small model keep of a token."""
-    return cost(shape.spec, 1).cache * len(shape.layers)
 
 
 def _columns(costs: list[Cost], layer: LayerSizes) -> dict[str, list[str]]:

@@ -14,36 +14,30 @@ from pages._kit import refusals
 from pages._kit.formulas import FormulaSizes
 from pages._kit.text import t
 
-MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
 BYTES = {"fp32": 4, "bf16": 2}
-# The controls and their values at first; None stands for what follows from the others.
+# The sizes and their values at first; None stands for what follows from the others.
 DEFAULTS = {
-    "cost_tokens": 10,
-    "cost_d_model": 512,
-    "cost_h": 8,
-    "cost_d_k": None,
-    "cost_d_v": None,
-    "cost_kv_rank": None,
-    "cost_n_kv_heads": None,
-    "cost_q_rank": None,
-    "cost_rotary_width": None,
-    "cost_batch": 1,
+    "tokens": 10,
+    "d_model": 512,
+    "h": 8,
+    "d_k": None,
+    "d_v": None,
+    "kv_rank": None,
+    "n_kv_heads": None,
+    "q_rank": None,
+    "rotary_width": None,
+    "batch": 1,
 }
 # The text of an empty control: the size that the layer then has.
 FOLLOWS = {
-    "cost_d_k": "d_model / h",
-    "cost_d_v": "d_k",
-    "cost_kv_rank": "–",
-    "cost_n_kv_heads": "h",
-    "cost_q_rank": "–",
-    "cost_rotary_width": "d_k / 2",
+    "d_k": "d_model / h",
+    "d_v": "d_k",
+    "kv_rank": "–",
+    "n_kv_heads": "h",
+    "q_rank": "–",
+    "rotary_width": "d_k / 2",
 }
-LIMITS = {
-    "cost_tokens": MAX_TOKENS,
-    "cost_h": MAX_HEADS,
-    "cost_n_kv_heads": MAX_HEADS,
-    "cost_batch": MAX_BATCH,
-}
+LIMITS = {"tokens": 1 << 20, "h": MAX_HEADS, "n_kv_heads": MAX_HEADS, "batch": 1024}
 FIRST = ("tokens", "d_model", "h")  # beside each other; the others are in a menu
 # Controls that are there only for keys and values from a latent vector, and only for others.
 LATENT, UNSHARED = ("q_rank", "rotary_width"), ("n_kv_heads",)
@@ -83,7 +77,7 @@ def chosen() -> LayerSizes:
         )
         values: dict[str, Any] = {name: _number(name) for name in FIRST}
         menu = st.popover(t("cost.more"), type="tertiary", key="cost_more").grid(2, min_column_width=120)
-    for name in (key.removeprefix("cost_") for key in DEFAULTS):
+    for name in DEFAULTS:
         if name not in FIRST:
             # Out of sight if this layer has no use for it, and still in the link.
             unused = name in (UNSHARED if values.get("kv_rank") else LATENT)
@@ -108,16 +102,15 @@ def of_formulas(layer: LayerSizes) -> FormulaSizes:
 
 
 def _number(name: str) -> int | None:
-    key = f"cost_{name}"
     return st.number_input(
         t(f"cost.{name}"),
         0 if name == "rotary_width" else 1,
-        LIMITS.get(key, MAX_D_MODEL),
-        DEFAULTS[key],
+        LIMITS.get(name, MAX_D_MODEL),
+        DEFAULTS[name],
         width=140 if name in FIRST else "stretch",
-        key=key,
+        key=f"cost_{name}",
         help=t(f"cost.{name}_help"),
-        placeholder=FOLLOWS.get(key),
+        placeholder=FOLLOWS.get(name),
         bind="query-params",
     )
 
@@ -148,7 +141,6 @@ def _sizes_of(model: PublishedSizes) -> dict[str, int | None]:
 def _take(presets: Mapping[str, Mapping[str, int | None]]) -> None:
     """Set the controls to the sizes of the chosen model; the text stays as long as it is."""
     if sizes := presets.get(st.session_state.cost_preset):
-        for key, default in DEFAULTS.items():
-            name = key.removeprefix("cost_")
+        for name in DEFAULTS:
             if name in sizes or name not in ("tokens", "batch"):
-                st.session_state[key] = sizes.get(name, None if name not in ("d_model", "h") else default)
+                st.session_state[f"cost_{name}"] = sizes.get(name)

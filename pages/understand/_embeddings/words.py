@@ -52,10 +52,6 @@ class Vocabulary:
     random: bool
 
     @cached_property
-    def names(self) -> list[str]:
-        return list(self.vectors.index)
-
-    @cached_property
     def classes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.kinds))
 
@@ -72,14 +68,6 @@ class WordMap:
     sentence: tuple[str, ...]
     of_labels: Mapping[str, str]  # of the sentence's tokens
     origin: Origin
-
-    @property
-    def vectors(self) -> pd.DataFrame:
-        return self.vocabulary.vectors
-
-    @property
-    def kinds(self) -> pd.Series:
-        return self.vocabulary.kinds
 
 
 def word_map(scene: Scene, trace: AttentionTrace) -> WordMap:
@@ -125,7 +113,7 @@ def of_piece(piece: str) -> str:
 
 def chosen_word(words: WordMap, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
-    options = words.vocabulary.names
+    options = list(words.vocabulary.vectors.index)
     if st.session_state.get("word") not in (None, *options):
         st.session_state.word = None  # a word of another vocabulary
     selected = st.selectbox(
@@ -219,7 +207,7 @@ def _map(
 def neighbours(words: WordMap, chosen: str) -> None:
     """The words that are nearer than the nearest by chance, as a table; without any a line says so."""
     table, by_chance = compute.once(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
-    facts = {"cosine": f"{by_chance.nearest:.2f}", "count": f"{len(words.kinds):,}"}
+    facts = {"cosine": f"{by_chance.nearest:.2f}", "count": f"{len(words.vocabulary.kinds):,}"}
     if table.empty:
         st.markdown(t("words.none_nearer", **facts))
         return

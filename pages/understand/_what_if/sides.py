@@ -47,7 +47,8 @@ def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -
     words = swaps.typed_tokens(scene.text, before.sides)
     scene = replace(scene, text=swaps.text(words, swapped))
     after = compute.trace(scene)
-    orders = [swaps.order(old, new, swapped) for old, new in zip(_texts(before), _texts(after), strict=True)]
+    pairs = (before.sides.queries, after.sides.queries), (before.sides.keys, after.sides.keys)
+    orders = [swaps.order(*texts, swapped) for texts in pairs]
     # Of a long text each side draws its own part.
     known = None not in orders and before.sides.length <= WINDOW
     return Rearranged(scene, after, swapped, pair.Partners(*orders) if known else None)
@@ -67,7 +68,3 @@ def changed(
         return text, compute.trace(text.scene, edits=edits) if edits else text.trace, None
     except MhaError as error:
         return text, before, error
-
-
-def _texts(trace: AttentionTrace) -> tuple[Tokens, Tokens]:
-    return trace.sides.queries, trace.sides.keys
