@@ -8,7 +8,6 @@ from itertools import zip_longest
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.focus.token_names import names, position
@@ -42,11 +41,12 @@ LINKS = ("scenes", "other")
 OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), (*LINKS, "ask", "notice", "hints")
 SETTINGS = {"by": tuple(Order.MEASURES), "quantity": Estimate.QUANTITIES, "condition": Find.CONDITIONS}
 WITH_KEY = ("weight", "score")  # measures of one cell
+WORDS = ("token", "key_token")  # fields of the focus, which differ by language
 
 
 def page() -> None:
     _take_scene()
-    draft = library.draft() or Lesson("lesson", MINUTES, ())
+    draft = _draft()
     st.title(t("editor.heading"), anchor=False)
     st.caption(t("editor.intro"))
     _about(draft)
@@ -198,14 +198,14 @@ def _about(draft: Lesson) -> None:
     with title:
         _text(t("editor.title"), draft.title, "title", lambda words: _whole(title=words))
     with minutes:
-        key = _key("minutes")
-        st.number_input(
+        _field(
+            st.number_input,
             t("editor.minutes"),
+            "minutes",
+            lambda count: _whole(minutes=count),
             1,
             MAX_MINUTES,
             draft.minutes,
-            key=key,
-            on_change=lambda: _whole(minutes=st.session_state[key]),
         )
     with st.expander(t("editor.whole")):
         _text(t("editor.goal"), draft.goal, "goal", lambda words: _whole(goal=words))
@@ -253,6 +253,14 @@ def _key(name: str) -> str:
     return f"draft_{st.session_state.get(VERSION, 0)}_{language()}_{name}"
 
 
+def _field(
+    control: Callable, label: str, name: str, keep: Callable[[Any], None], *values: Any, **options: Any
+) -> None:
+    """Draw one of Streamlit's controls with these values; a change of it is kept at once."""
+    key = _key(name)
+    control(label, *values, key=key, on_change=lambda: keep(st.session_state[key]), **options)
+
+
 def _text(
     label: str,
     words: Mapping[str, str],
@@ -263,22 +271,15 @@ def _text(
     usual: str | None = None,
 ) -> None:
     """A field for a text of the lesson; `usual` is the text used if it is left empty."""
-    key = _key(name)
-
-    def typed() -> None:
-        text = st.session_state[key].strip()
-        keep(_kept(words, text))
-
-    field = st.text_area if tall else st.text_input
-    height: dict[str, Any] = {"height": "content"} if tall else {}
-    field(
+    _field(
+        st.text_area if tall else st.text_input,
         label,
+        name,
+        lambda text: keep(_kept(words, text.strip())),
         in_language(words, language()),
         max_chars=MAX_TEXT,
-        key=key,
-        on_change=typed,
         placeholder=usual,
-        **height,
+        **({"height": "content"} if tall else {}),
     )
 
 
@@ -286,10 +287,12 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
     last, is_full = number == len(draft.screens) - 1, len(draft.screens) >= MAX_SCREENS
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(f"{number + 1}", anchor=False, width="stretch")
-        ways = (("up", -1, number == 0), ("down", 1, last), ("again", None, is_full), ("remove", 0, False))
-        for name, by, off in ways:
-            icons = {"up": "arrow_upward", "down": "arrow_downward", "again": "content_copy"}
-            icon = icons.get(name, "delete")
+        for name, by, icon, off in (
+            ("up", -1, "arrow_upward", number == 0),
+            ("down", 1, "arrow_downward", last),
+            ("again", None, "content_copy", is_full),
+            ("remove", 0, "delete", False),
+        ):
             st.button(
                 t(f"editor.{name}"),
                 help=t(f"editor.{name}_help", number=number + 1),
@@ -332,7 +335,14 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
             lambda words: _change(number, notice=words),
             tall=True,
         )
-        _light(number, screen)
+        _field(
+            st.checkbox,
+            t("editor.light"),
+            f"light_{number}",
+            lambda light: _change(number, light=light),
+            screen.light,
+            help=t("editor.light_help"),
+        )
     _verdict(screen)
     picture = views.fold(t("editor.picture"), key=f"draft_picture_{number}", expanded=len(draft.screens) == 1)
     if picture is not None:
@@ -348,17 +358,6 @@ def _picture(number: int, screen: Screen, scene: Scene, trace: AttentionTrace) -
         return
     side = pair.PairSide(scene.text, trace, *place_)
     pair.show_matrices([side], ("weights",), key=f"draft_view_{number}")
-
-
-def _light(number: int, screen: Screen) -> None:
-    key = _key(f"light_{number}")
-    st.checkbox(
-        t("editor.light"),
-        screen.light,
-        help=t("editor.light_help"),
-        key=key,
-        on_change=lambda: _change(number, light=st.session_state[key]),
-    )
 
 
 def _hints(number: int, screen: Screen) -> None:
@@ -393,47 +392,21 @@ def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Seq
     }
     for name, (column, offered, index) in chosen.items():
         with column:
-            _choose(
-                t(f"editor.{name}"),
-                offered,
-                index,
-                f"{name}_{number}",
-                partial(_look, number, screen, name),
-            )
+            keep = partial(_look, number, screen, name)
+            _field(st.selectbox, t(f"editor.{name}"), f"{name}_{number}", keep, offered, index=index)
 
 
 def _sentence(number: int, screen: Screen, scene: Scene) -> None:
-    key = _key(f"text_{number}")
-
-    def typed() -> None:
-        changed = replace(scene, text=st.session_state[key] or scene.text)
+    def keep(text: str) -> None:
+        changed = replace(scene, text=text or scene.text)
         _change(number, scenes=_kept(screen.scenes, _named(changed).link()))
 
-    st.text_input(t("editor.sentence"), scene.text, key=key, on_change=typed)
+    _field(st.text_input, t("editor.sentence"), f"text_{number}", keep, scene.text)
 
 
 def _look(number: int, screen: Screen, name: str, value: Any) -> None:
-    """Keep the scene with another token, or the scenes of all languages with another layer or head."""
-    _change(number, scenes=_with_focus(screen, name == "token", **{name: value}))
-
-
-def _choose(
-    label: str,
-    offered: Sequence,
-    index: int,
-    name: str,
-    keep: Callable[[Any], None],
-    shown: Callable[[Any], str] = str,
-) -> None:
-    key = _key(name)
-    st.selectbox(
-        label,
-        list(offered),
-        index=index,
-        format_func=shown,
-        key=key,
-        on_change=lambda: keep(st.session_state[key]),
-    )
+    """Keep the scene with another token, or the scenes of all languages with another layer or other heads."""
+    _change(number, scenes=_with_focus(screen, name in WORDS, **{name: value}))
 
 
 def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: int) -> None:
@@ -441,68 +414,67 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
     question, kinds = screen.question, list(KINDS)
     kind, *places = st.columns([3, 2, 2])
     with kind:
-        _choose(
+        _field(
+            st.selectbox,
             t("editor.kind"),
-            kinds,
-            kinds.index(question.kind),
             f"kind_{number}",
-            lambda value: _ask_otherwise(number, screen, scene, value),
-            lambda value: t(f"editor.kind_{value}"),
+            partial(_ask_otherwise, number, screen, scene),
+            kinds,
+            index=kinds.index(question.kind),
+            format_func=partial(_option, "kind"),
         )
     for name, offered in SETTINGS.items():
         value = getattr(question, name, None)
         if value is not None:
             with places[0]:
-                _choose(
+                _field(
+                    st.selectbox,
                     t(f"editor.{name}"),
-                    offered,
-                    offered.index(value),
                     f"{name}_{number}",
                     partial(_set, number, question, name),
-                    partial(_option, name),
+                    offered,
+                    index=offered.index(value),
+                    format_func=partial(_option, name),
                 )
     measure = getattr(question, "by", getattr(question, "quantity", None))
     if measure in WITH_KEY:
         of_keys, focus = names(keys), scene.focus
         at = position(keys, focus.key_token)
         with places[1]:
-            _choose(
-                t("editor.key"),
-                of_keys,
-                0 if at is None else at,
-                f"key_{number}",
-                lambda value: _change(number, scenes=_with_focus(screen, True, key_token=value)),
-            )
+            keep = partial(_look, number, screen, "key_token")
+            _field(st.selectbox, t("editor.key"), f"key_{number}", keep, of_keys, index=at or 0)
     if isinstance(question, Flip):
-        _several(
-            places[0], t("editor.changes"), Flip.KINDS, question.changes, f"changes_{number}",
-            lambda values: _change(number, question=replace(question, changes=values)),
-            lambda value: t(f"editor.changes_{value}"),
-        )  # fmt: skip
-    if isinstance(question, Order):
-        named = tuple(int(one) for one in scene.focus.heads.split(",") if one.isdecimal() and one != "0")
-        _several(
-            places[1] if measure not in WITH_KEY else kind, t("editor.heads"), range(1, n_heads + 1), named,
-            f"heads_{number}",
-            lambda values: _change(
-                number, scenes=_with_focus(screen, False, heads=",".join(map(str, values)))
-            ),
-        )  # fmt: skip
-    if question.kind == "choose":
         with places[0]:
-            key = _key(f"other_{number}")
-            other = scene_of(in_language(screen.other, language()))
-            st.text_input(
-                t("editor.other"),
-                other.text,
-                key=key,
-                on_change=lambda: _change(
-                    number,
-                    other=_kept(
-                        screen.other, _named(replace(scene, text=st.session_state[key] or other.text)).link()
-                    ),
-                ),
+            _field(
+                st.multiselect,
+                t("editor.changes"),
+                f"changes_{number}",
+                lambda chosen: _set(number, question, "changes", tuple(chosen)),
+                Flip.KINDS,
+                [one for one in question.changes if one in Flip.KINDS],
+                format_func=partial(_option, "changes"),
             )
+    if isinstance(question, Order):
+        named = [int(one) for one in scene.focus.heads.split(",") if one.isdecimal()]
+        heads = range(1, n_heads + 1)
+        with places[1] if measure not in WITH_KEY else kind:
+            _field(
+                st.multiselect,
+                t("editor.heads"),
+                f"heads_{number}",
+                lambda chosen: _look(number, screen, "heads", ",".join(map(str, chosen))),
+                heads,
+                [head for head in named if head in heads],
+            )
+    if question.kind == "choose":
+        other = scene_of(in_language(screen.other, language()))
+
+        def keep_other(text: str) -> None:
+            changed = _named(replace(scene, text=text or other.text))
+            _change(number, other=_kept(screen.other, changed.link()))
+
+        with places[0]:
+            _field(st.text_input, t("editor.other"), f"other_{number}", keep_other, other.text)
 
 
 def _set(number: int, question: Question, name: str, value: Any) -> None:
@@ -515,34 +487,13 @@ def _option(name: str, value: Any) -> str:
     return t(f"editor.{name}_{value}")
 
 
-def _several(
-    column: DeltaGenerator,
-    label: str,
-    offered: Sequence,
-    chosen: Sequence,
-    name: str,
-    keep: Callable[[tuple], None],
-    shown: Callable[[Any], str] = str,
-) -> None:
-    key = _key(name)
-    with column:
-        st.multiselect(
-            label,
-            list(offered),
-            [one for one in chosen if one in offered],
-            format_func=shown,
-            key=key,
-            on_change=lambda: keep(tuple(st.session_state[key])),
-        )
-
-
 def _with_focus(screen: Screen, is_own: bool, **focus: Any) -> dict[str, str]:
     """The links of a screen with another focus: in the reader's language alone, as of a word, or in all."""
     shown = in_language(screen.scenes, language())
     changed = {}
     for one, link in screen.scenes.items():
         scene = scene_of(link)
-        is_meant = link == shown if is_own else True
+        is_meant = link == shown or not is_own
         changed[one] = replace(scene, focus=replace(scene.focus, **focus)).link() if is_meant else link
     return changed
 
