@@ -18,9 +18,7 @@ FIELD = "case"  # in an address: the number of the case that it opens
 EMPHASIS = re.compile(r"\*(.+?)\*")
 HEIGHT = 84  # pixels, until it is drawn
 
-_case = components.component(
-    "case", "streamlit/case.js", html='<div class="case"></div>', styles=("streamlit/case.css",)
-)
+_case = components.component("case", "streamlit/case.js", "streamlit/case.css")
 
 
 @dataclass(frozen=True)

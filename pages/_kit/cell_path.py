@@ -15,12 +15,7 @@ from pages._kit import components, head_view
 from pages._kit.text import language, said
 
 HEIGHT = 430  # pixels until it is drawn
-_path = components.component(
-    "cell_path",
-    "pictures/page_path.js",
-    html='<div class="page-path"></div>',
-    styles=("pictures/cell_path.css",),
-)
+_path = components.component("cell_path", "pictures/page_path.js", "pictures/cell_path.css", box="page-path")
 
 
 def draw(

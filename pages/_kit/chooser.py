@@ -22,9 +22,7 @@ PLACE = "place"  # the key of the pills, and in a link the position of a chosen 
 MAX_LAYERS, MAX_LAYERS_ON_PHONE, MAX_HEIGHT = 48, 16, 190
 HEIGHT = 115  # pixels until it is drawn
 
-_chooser = components.component(
-    "chooser", "view/chooser.js", html='<div class="chooser"></div>', styles=("view/chooser.css",)
-)
+_chooser = components.component("chooser", "view/chooser.js", "view/chooser.css")
 
 
 class NumberRow(NamedTuple):

@@ -5,7 +5,7 @@ alone.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -50,9 +50,11 @@ export default async (component) => {{
 
 
 def component(
-    name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options: Any
+    name: str, module: str, *styles: str, box: str | None = None, **options: Any
 ) -> Callable[..., Any]:
     """A Streamlit component whose script is the default export of a module in assets/components.
+
+    One with styles is drawn in an element of the class `box`, or else of its name; others show nothing.
 
     Its data is bytes, or a mapping, which is sent in a list, because Streamlit would search it for tables.
     Until the script has drawn it, a component is as high as the `height` with which it is mounted; then the
@@ -65,6 +67,7 @@ def component(
         styles=json.dumps(list(styles)),
         sorry=json.dumps(t("components.not_served")),
     )
+    html = f'<div class="{box or name}"></div>' if styles else None
     mount = st.components.v2.component(f"headscope_{name}", html=html, js=js, **options)
 
     def draw(*, data: bytes | Mapping[str, object], **arguments: Any) -> Any:
@@ -78,12 +81,8 @@ _charts = component(
     "charts", "pictures/charts.js", css=scripts.asset("pictures/charts.css"), isolate_styles=False
 )
 _bytes = component("bytes", "numbers/blobs.js")
-_share = component(
-    "share", "streamlit/share.js", html='<div class="share"></div>', styles=("page/share.css",)
-)
-_whole = component(
-    "whole", "streamlit/embedded.js", html='<div class="whole"></div>', styles=("streamlit/embedded.css",)
-)
+_share = component("share", "streamlit/share.js", "page/share.css")
+_whole = component("whole", "streamlit/embedded.js", "streamlit/embedded.css")
 
 
 def send(name: str, data: bytes, *, key: str) -> None:

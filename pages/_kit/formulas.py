@@ -33,9 +33,7 @@ layer.load_state_dict(weights)
 print((layer(X, mask) - Z).abs().max().item())
 """
 
-_formulas = components.component(
-    "formulas", "pictures/formula.js", html='<div class="formulas"></div>', styles=("pictures/formula.css",)
-)
+_formulas = components.component("formulas", "pictures/formula.js", "pictures/formula.css")
 
 
 class FormulaSizes(NamedTuple):

@@ -19,9 +19,7 @@ from pages._kit.text import language, said
 EXPLAINED = "head_view_explained"  # key in the session: the number that is explained
 HEIGHT, WITH_MATRICES = 530, 1000  # pixels until it is drawn
 
-_view = components.component(
-    "head_view", "streamlit/head_view.js", html='<div class="view"></div>', styles=views.STYLES
-)
+_view = components.component("head_view", "streamlit/head_view.js", *views.STYLES, box="view")
 
 
 def draw_traces(

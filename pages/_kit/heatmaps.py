@@ -39,8 +39,9 @@ AROUND = 60  # pixels of the words above a picture and of the gap below it
 _heatmaps = components.component(
     "heatmaps",
     "pictures/page_matrices.js",
-    html='<div class="heatmaps"></div>',
-    styles=("pictures/print.css", "pictures/matrix_gallery.css", "pictures/cell_path.css"),
+    "pictures/print.css",
+    "pictures/matrix_gallery.css",
+    "pictures/cell_path.css",
 )
 
 

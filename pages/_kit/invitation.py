@@ -8,12 +8,7 @@ from pages._kit.text import after_link, t
 INVITED = "headscope_invited"  # cookie: whether the browser has followed or closed the invitation
 FIRST_LESSON = "./lessons?lesson=heads&screen=1"
 
-_invitation = components.component(
-    "invitation",
-    "lesson/invitation.js",
-    html='<div class="invitation"></div>',
-    styles=("lesson/lesson.css",),
-)
+_invitation = components.component("invitation", "lesson/invitation.js", "lesson/lesson.css")
 
 
 def is_newcomer() -> bool:

@@ -28,9 +28,7 @@ MIN_LAYERS = 3  # with so many layers the overview is open from the start
 AT_ONCE = 1 << 27  # weights of all heads that are computed before the page is done: about a second
 LEFT = 10  # seconds without a look at it after which a growing overview ends
 
-_overview = components.component(
-    "overview", "pictures/overview.js", html='<div class="overview"></div>', styles=("pictures/overview.css",)
-)
+_overview = components.component("overview", "pictures/overview.js", "pictures/overview.css")
 
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}

@@ -32,9 +32,7 @@ HEIGHT = 540  # pixels of a ledger until it is drawn
 Result = TypeVar("Result")
 Words = dict[str, list[tuple[str, float]]]  # that are "raised" and "lowered", each with its share
 
-_ledger_view = components.component(
-    "ledger", "streamlit/ledger.js", html='<div class="ledger"></div>', styles=("pictures/ledger.css",)
-)
+_ledger_view = components.component("ledger", "streamlit/ledger.js", "pictures/ledger.css")
 
 
 def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:

@@ -13,9 +13,7 @@ KEY = "lesson_cards"
 EXERCISE = "multi_head_attention.py"
 HEIGHT = 842  # pixels until they are drawn
 FILE, REFUSED = "lesson_upload", "lesson_refused"
-_cards = components.component(
-    KEY, "lesson/cards.js", html='<div class="cards"></div>', styles=("lesson/lesson.css",)
-)
+_cards = components.component(KEY, "lesson/cards.js", "lesson/lesson.css", box="cards")
 
 
 def page() -> None:

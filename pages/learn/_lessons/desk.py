@@ -30,12 +30,7 @@ ACTS: acts.Acts = {
 }
 DOOR_ACTS: acts.Acts = {"enter": {"secret": str}}
 _door = components.component(DOOR, "room/door.js")
-_desk = components.component(
-    KEY,
-    "room/desk.js",
-    html='<div class="lesson desk"></div>',
-    styles=("lesson/lesson.css", "room/desk.css"),
-)
+_desk = components.component(KEY, "room/desk.js", "lesson/lesson.css", "room/desk.css", box="lesson desk")
 
 
 def page() -> None:

@@ -14,9 +14,7 @@ from pages.learn._lessons.place import Place
 
 KEY = "lesson_end"
 HEIGHT = 400  # pixels until it is drawn
-_end = components.component(
-    KEY, "lesson/end.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
-)
+_end = components.component(KEY, "lesson/end.js", "lesson/lesson.css", box="lesson")
 
 
 def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:

@@ -27,9 +27,7 @@ MATRICES = {
 }
 PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 
-_reveal = components.component(
-    KEY, "lesson/reveal.js", html='<div class="reveal"></div>', styles=("lesson/lesson.css",)
-)
+_reveal = components.component(KEY, "lesson/reveal.js", "lesson/lesson.css", box="reveal")
 
 
 def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:

@@ -24,9 +24,7 @@ ACTS: acts.Acts = {
     **{what: {} for what in ("again", "back", "cards", "hint", "like", "projector", "sheet")},
 }
 
-_screen = components.component(
-    KEY, "lesson/screen.js", html='<div class="lesson"></div>', styles=("lesson/lesson.css",)
-)
+_screen = components.component(KEY, "lesson/screen.js", "lesson/lesson.css")
 
 
 def page(here: Place, below: Callable[[], None] | None = None) -> None:

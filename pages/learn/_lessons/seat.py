@@ -40,9 +40,7 @@ ACTS: acts.Acts = {
     "lock": {"screen": int, "vote": int, "answer": str, "language": str},
     "help": {"needs_help": bool},
 }
-_component = components.component(
-    KEY, "lesson/seat.js", html='<div class="seat lesson"></div>', styles=("lesson/lesson.css",)
-)
+_component = components.component(KEY, "lesson/seat.js", "lesson/lesson.css", box="seat lesson")
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,7 @@ from pages.learn._lessons.place import Place
 KEY = "lesson_worksheet"
 HEIGHT = 1200  # pixels until it is drawn
 _sheet = components.component(
-    KEY,
-    "lesson/worksheet.js",
-    html='<div class="lesson sheet"></div>',
-    styles=("lesson/lesson.css", "pictures/print.css"),
+    KEY, "lesson/worksheet.js", "lesson/lesson.css", "pictures/print.css", box="lesson sheet"
 )
 
 

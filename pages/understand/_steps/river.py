@@ -21,9 +21,7 @@ TALL = 276  # pixels of a matrix, so that a step fits on a screen
 ON_THE_PATH = ("scores", "scaled", "masked", "weights")  # matrices of pairs of tokens
 STAGES = {"scores": "products", "scale": "scale", "mask": "mask", "softmax": "shares", "mix": "mixture"}
 
-_river = components.component(
-    "river", "pictures/river.js", html='<div class="river"></div>', styles=("pictures/river.css",)
-)
+_river = components.component("river", "pictures/river.js", "pictures/river.css")
 
 
 def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> str:
