@@ -11,81 +11,45 @@ FRAMES = "HEADSCOPE_FRAMES"  # environment variable: sites that may embed the ap
 THIS_MACHINE = ("http://localhost:*", "http://127.0.0.1:*", "file:")  # `file:` is for slides
 
 
-def _limit(meaning: str) -> Any:
-    return field(metadata={"meaning": meaning})
+def _limit(meaning: str, own: object, strangers: object) -> Any:
+    return field(default=own, metadata={"meaning": meaning, "strangers": strangers})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """All limits, each with its meaning for the table in assets/deploy/README.md; None means no limit."""
+    """All limits, each with its meaning, its figure on your own machine and that for strangers.
 
-    hosted: bool = _limit("only models on its disk with a revision in assets/models.json; nothing fetched")
-    characters: int = _limit("characters of a text")
-    tokens: int = _limit("tokens of a text")
-    h: int = _limit("h")
-    d_model: int = _limit("d_model")
-    d_k: int = _limit("d_k")
-    d_v: int = _limit("d_v")
-    n_kv_heads: int = _limit("heads of keys and values")
-    layers: int = _limit("layers of random weights")
-    trace_bytes: int = _limit("bytes of one trace")
-    trace_flops: int = _limit("operations of one trace")
-    upload_megabytes: int = _limit("megabytes of a file")
-    uploads_bytes: int | None = _limit("bytes of the files of all pages together; the oldest are dropped")
-    waiting_of_visitor: int = _limit("trainings that wait for one visitor")
-    waiting: int = _limit("trainings that wait in all")
-    heavy_waiting: int = _limit("long texts and effects of models that wait in all")
-    sessions: int | None = _limit("open pages; the next visitor is asked to come back")
-    messages_per_second: float | None = _limit("messages of one page each second, in the long run")
-    messages_at_once: int | None = _limit("messages of one page at once; further ones wait")
-    metrics: bool = _limit("Streamlit's metrics and agent interface can be read")
+    The meanings are those of the table in assets/deploy/README.md; None means no limit.
+    """
+
+    hosted: bool = _limit(
+        "only models on its disk with a revision in assets/models.json; nothing fetched", False, True
+    )
+    characters: int = _limit("characters of a text", 40_000, 8_000)
+    tokens: int = _limit("tokens of a text", 32_768, 512)
+    h: int = _limit("h", 64, 64)
+    d_model: int = _limit("d_model", 1024, 512)
+    d_k: int = _limit("d_k", 1024, 128)
+    d_v: int = _limit("d_v", 1024, 128)
+    n_kv_heads: int = _limit("heads of keys and values", 64, 64)
+    layers: int = _limit("layers of random weights", 16, 6)
+    trace_bytes: int = _limit("bytes of one trace", 2_000_000_000, 150_000_000)
+    trace_flops: int = _limit("operations of one trace", 4_000_000_000_000, 30_000_000_000)
+    upload_megabytes: int = _limit("megabytes of a file", 200, 4)  # a model saved on Train has 3
+    uploads_bytes: int | None = _limit(
+        "bytes of the files of all pages together; the oldest are dropped", None, 200_000_000
+    )
+    waiting_of_visitor: int = _limit("trainings that wait for one visitor", 2, 1)
+    waiting: int = _limit("trainings that wait in all", 40, 20)
+    heavy_waiting: int = _limit("long texts and effects of models that wait in all", 20, 20)
+    sessions: int | None = _limit("open pages; the next visitor is asked to come back", None, 150)
+    messages_per_second: float | None = _limit("messages of one page each second, in the long run", None, 4.0)
+    messages_at_once: int | None = _limit("messages of one page at once; further ones wait", None, 40)
+    metrics: bool = _limit("Streamlit's metrics and agent interface can be read", True, False)
 
 
-OWN = Limits(
-    hosted=False,
-    characters=40_000,
-    tokens=32_768,
-    h=64,
-    d_model=1024,
-    d_k=1024,
-    d_v=1024,
-    n_kv_heads=64,
-    layers=16,
-    trace_bytes=2_000_000_000,
-    trace_flops=4_000_000_000_000,
-    upload_megabytes=200,
-    uploads_bytes=None,
-    waiting_of_visitor=2,
-    waiting=40,
-    heavy_waiting=20,
-    sessions=None,
-    messages_per_second=None,
-    messages_at_once=None,
-    metrics=True,
-)
-STRANGERS = Limits(
-    hosted=True,
-    characters=8_000,
-    tokens=512,
-    h=64,
-    d_model=512,
-    d_k=128,
-    d_v=128,
-    n_kv_heads=64,
-    layers=6,
-    trace_bytes=150_000_000,
-    trace_flops=30_000_000_000,
-    upload_megabytes=4,  # a model saved on Train has 3
-    uploads_bytes=200_000_000,
-    waiting_of_visitor=1,
-    waiting=20,
-    heavy_waiting=20,
-    sessions=150,
-    messages_per_second=4.0,
-    messages_at_once=40,
-    metrics=False,
-)
-
+OWN = Limits()
+STRANGERS = Limits(**{one.name: one.metadata["strangers"] for one in fields(Limits)})
 
 # The results that all visitors share, with their bytes on your own machine and for strangers. Each name has
 # its own bytes, so that a long text does not push out what a class looks at. The latest is always kept.
