@@ -100,10 +100,7 @@ def _is_optional(name: str) -> bool:
 
 def address() -> dict[str, dict[str, str]]:
     """The focus for the browser, with the focus that the server received before."""
-    return {
-        "focus": focus().link(),
-        "received": st.session_state["focus_received"],
-    }
+    return {"focus": focus().link(), "received": st.session_state["focus_received"]}
 
 
 def name_tokens(trace: AttentionTrace) -> None:

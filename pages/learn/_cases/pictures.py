@@ -92,6 +92,14 @@ def _cells(
     yield _rect(*box, 'class="frame"')
 
 
+def _two(name: str, values: np.ndarray, other_name: str, other: np.ndarray) -> Iterable[str]:
+    """Two matrices beside each other, on one scale."""
+    limit = float(np.abs(values).max())
+    for x, title, matrix in ((8, name, values), (152, other_name, other)):
+        yield from _cells(matrix, box=(x, 24, 120, 84), signed=True, limit=limit)
+        yield _text(x + 60, 16, title, 'style="font-weight: 700"')
+
+
 def _named_cells(
     values: np.ndarray, words: Sequence[str], *, x: float, wide: float, **how: Any
 ) -> Iterable[str]:
@@ -223,11 +231,8 @@ def _symbols(case: Case) -> Iterable[str]:
 def _one_head(case: Case) -> Iterable[str]:
     trace = _trace(case, edited=True)
     layer, head, _ = indices(trace, case.scene.focus)
-    output, result = trace.layers[layer].output(head), trace.layers[layer].result()
-    limit = float(np.abs(output).max())
-    for x, name, values in ((8, "head₁", output), (152, "Z", result)):
-        yield from _cells(values, box=(x, 24, 120, 84), signed=True, limit=limit)
-        yield _text(x + 60, 16, name, 'style="font-weight: 700"')
+    one, both = trace.layers[layer].output(head), trace.layers[layer].result()
+    yield from _two("head₁", one, "Z", both)
     yield _text(140, 70, "=", 'style="font-size: 14px"')
 
 
@@ -269,12 +274,7 @@ def _search(case: Case) -> Iterable[str]:
 def _stacking(case: Case) -> Iterable[str]:
     trace = _trace(case)
     below, above = trace.layers[:2]
-    of_above = above.x
-    assert of_above is not None  # a layer of random weights has its X
-    limit = float(np.abs(of_above).max())
-    for x, name, values in ((8, "Z¹", below.result()), (152, "X²", of_above)):
-        yield from _cells(values, box=(x, 24, 120, 84), signed=True, limit=limit)
-        yield _text(x + 60, 16, name, 'style="font-weight: 700"')
+    yield from _two("Z¹", below.result(), "X²", above.tensor("x"))
     yield _text(140, 70, "→", 'style="font-size: 12px"')
 
 

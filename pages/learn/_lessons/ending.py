@@ -53,7 +53,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
             "receipt": receipt,
         },
         height=HEIGHT,
-        on_acted_change=lambda: screen.acted(here)(KEY),
+        on_acted_change=screen.acted(here, KEY),
     )
     if here.answers and here.room is None:
         link = {place.LESSON: lesson.name, place.ANSWERS: answers.written(here.answers), **in_link()}

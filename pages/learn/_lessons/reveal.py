@@ -30,7 +30,7 @@ PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 _reveal = components.component(KEY, "lesson/reveal.js", "lesson/lesson.css", box="reveal")
 
 
-def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -> None:
+def show(here: Place, item: Item, answer: str, *, on_act: Callable[[], None]) -> None:
     run = item.run(answer)
     projected = place.projected()
     sides, matrices = sides_of(item, answer, run), matrices_of(item.question)
@@ -66,7 +66,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[..., None]) -
             },
         },
         height=HEIGHT,
-        on_acted_change=lambda: on_act(KEY),
+        on_acted_change=on_act,
     )
     if here.screen.light and not (like or projected):
         layer, head, query = item.place

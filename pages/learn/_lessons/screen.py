@@ -44,7 +44,7 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
     if answer is not None:
         _ask(here, {"question": question, "answer": answer}, item, below)
         if here.is_shown:
-            reveal.show(here, item, answer, on_act=acted(here))
+            reveal.show(here, item, answer, on_act=acted(here, reveal.KEY))
         return
     if here.like:  # the hints are about the lesson's own sentence
         _ask(here, {"question": question}, item, below)
@@ -136,10 +136,10 @@ def _height(more: Mapping) -> int:
     return ON_PHONE if state.on_phone() and "question" in more else HEIGHT
 
 
-def acted(here: Place) -> Callable[..., None]:
-    """Carry out an act on the screen; `key` is that of the component on which it happened."""
+def acted(here: Place, key: str = KEY) -> Callable[[], None]:
+    """Carry out an act on the screen; `key` is that of the component on which it happens."""
 
-    def act(key: str = KEY) -> None:
+    def act() -> None:
         acted, now, number = acts.read(key, ACTS), place.now(here), here.number
         if acted is None:
             return

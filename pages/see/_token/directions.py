@@ -12,7 +12,7 @@ from mha_core.analysis.frames import Origin
 from mha_core.analysis.token import Looks, column_of, densest, row_of
 from pages._kit import heatmaps
 from pages._kit.heatmaps import Heatmap
-from pages._kit.text import isolated, number, short, t
+from pages._kit.text import number, t
 from pages.see._token.subject import Subject, word
 
 MAX_COLUMNS = 40  # tokens across one heatmap
@@ -116,11 +116,6 @@ def on_one_scale(
             )
         )
     return drawn
-
-
-def cell(label: str, value: float) -> str:
-    """A token and its weight, for a cell of a table."""
-    return f"{isolated(label)} {short(value)}"
 
 
 def partly(values: np.ndarray, columns: np.ndarray) -> None:

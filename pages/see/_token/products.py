@@ -14,6 +14,7 @@ from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, state
 from pages._kit.heatmaps import MatrixCell
 from pages._kit.text import literal, number, paragraph, signed, t
+from pages.see._token.directions import partly
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
 MAX_KEYS = 24  # in the figure of q against the keys
@@ -46,9 +47,7 @@ def search(subject: Subject) -> None:
         st.caption(t("one.adjusted_note"))
     if not visible.all():
         st.caption(t("one.hidden_note", count=int((~visible).sum())))
-    if len(keys) < len(numbers):
-        largest = number(np.delete(numbers["weight"].to_numpy(), keys).max())
-        st.caption(t("one.partly", shown=len(keys), count=len(numbers), maximum=largest))
+    partly(numbers["weight"].to_numpy(), keys)
     table(
         lambda: _with_tokens(pd.concat([numbers, products.add_prefix("q·k ")], axis=1)),
         name="scores",

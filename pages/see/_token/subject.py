@@ -1,7 +1,7 @@
 """The subject of the page Token: the chosen layer, head and token, with its figures and tables."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -55,11 +55,6 @@ class Subject(NamedTuple):
 def word(label: str) -> str:
     """A token escaped for Markdown, in direction isolates where it is written right to left."""
     return literal(isolated(label))
-
-
-def chart(subject: Subject, figure: Any, *, key: str, alt: str, **options: Any) -> None:
-    """Draw a figure about the token; its text alternative is also its title in a saved file."""
-    charts.draw(figure, key=key, alt=alt, title=alt, origin=subject.origin, **options)
 
 
 def table(

@@ -12,9 +12,9 @@ from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
 from pages._kit import charts, compute, state
 from pages._kit.heatmaps import Heatmap, scale_end
-from pages._kit.text import joined, number, t
-from pages.see._token.directions import Direction, beside, both_of, cell, heatmaps_of, on_one_scale
-from pages.see._token.subject import Subject, chart, sum_of_row, table, word
+from pages._kit.text import isolated, joined, number, short, t
+from pages.see._token.directions import Direction, beside, both_of, heatmaps_of, on_one_scale
+from pages.see._token.subject import Subject, sum_of_row, table, word
 
 MAX_BARS = 15
 WAYS = ("given", "received")  # in the columns of the CSV files
@@ -52,8 +52,8 @@ def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.Da
         order = np.argsort(-values, axis=1, kind="stable")
         for place in range(min(NAMED, values.shape[1])):
             columns[f"{t(f'one.column_{side.name}')} {place + 1}"] = [
-                cell(labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
-                for row, weights in zip(order, values, strict=True)
+                f"{isolated(labels[at])} {short(weights[at])}" if weights[at] > 0 else "–"
+                for at, weights in zip(order[:, place], values, strict=True)
             ]
     return pd.DataFrame(columns)
 
@@ -98,18 +98,20 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
         )
         # The key changes with the token, so that the new chart does not keep the click that led to it.
         key = f"one-{side.name}-{subject.token if side.name == 'looks' else subject.key}"
-        chart(
-            subject,
+        alt = t(
+            "one.bars_alt",
+            what=side.plain_title,
+            head=subject.head + 1,
+            count=len(largest.positions),
+            list=joined(f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()),
+        )
+        charts.draw(
             bars(rows, words=t("one.weight"), hue=subject.head, together=has_others),
             key=key,
             config=charts.BARS_CONFIG,
-            alt=t(
-                "one.bars_alt",
-                what=side.plain_title,
-                head=subject.head + 1,
-                count=len(largest.positions),
-                list=joined(f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()),
-            ),
+            alt=alt,
+            title=alt,
+            origin=subject.origin,
             on_select=lambda: clicked(key, "key_token" if two_texts and side.name == "looks" else "token"),
             selection_mode="points",
         )
