@@ -81,11 +81,7 @@ SECTIONS = {
             # Random word vectors depend on these alone: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
-        NavigationPage(
-            "understand/cost.py",
-            t("cost.title"),
-            ("learn/train.py", REAL),
-        ),
+        NavigationPage("understand/cost.py", t("cost.title"), ("learn/train.py", REAL)),
     ),
     t("section.learn"): (
         NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", LESSONS)),

@@ -86,7 +86,7 @@ def show() -> None:
             "beside": [
                 {
                     "text": t(f"cases.{name}"),
-                    "title": _plain(cases()[at - 1]),
+                    "title": EMPHASIS.sub(r"\1", cases()[at - 1].title),
                     "href": cases()[at - 1].address,
                 }
                 for name, at in beside.items()
@@ -97,7 +97,3 @@ def show() -> None:
         },
         height=HEIGHT,
     )
-
-
-def _plain(case: Case) -> str:
-    return EMPHASIS.sub(r"\1", case.title)

@@ -267,11 +267,7 @@ def key_of(scene: Scene) -> ModelKey:
 def _stage(loading: Loading) -> str:
     if loading.stage == "download":
         return t("real.stage_download", done=in_bytes(loading.done), total=in_bytes(loading.total))
-    return {
-        "find": t("real.stage_find"),
-        "load": t("real.stage_load"),
-        "check": t("real.stage_check"),
-    }.get(loading.stage, "")
+    return t(f"real.stage_{loading.stage}")
 
 
 def usual_dtype() -> str:

@@ -119,7 +119,8 @@ def show(
             st.dataframe(table(pictures, labels), hide_index=True, key="overview_table")
 
     with fold:
-        if _n_weights(trace) <= AT_ONCE or key in compute.caches["overviews"]:
+        n_weights = sum(layer.n_heads * layer.n_query * layer.n_key for layer in trace.layers)
+        if n_weights <= AT_ONCE or key in compute.caches["overviews"]:
             with st.spinner(t("overview.working")):
                 pictures = compute.kept("overviews", key, lambda: overview(trace))
             draw(pictures)
@@ -145,10 +146,6 @@ def show(
             draw(now.heads.overview(), waiting)
 
         st.fragment(grow, run_every=every)()
-
-
-def _n_weights(trace: AttentionTrace) -> int:
-    return sum(layer.n_heads * layer.n_query * layer.n_key for layer in trace.layers)
 
 
 def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:

@@ -153,8 +153,7 @@ def _parts(language: str, asked: Scene, field: str, *, too_long: bool) -> None:
             format_func=lambda at: t("instead.part_is", number=at + 1, text=isolated(parts[at])),
             key=f"part_{field}",
             label_visibility="collapsed",
-            on_change=_take_part,
-            args=(parts, field),
+            on_change=lambda: go(**{field: parts[st.session_state[f"part_{field}"]]}),
             width=420,
         )
         if text != whole:
@@ -165,10 +164,6 @@ def _parts(language: str, asked: Scene, field: str, *, too_long: bool) -> None:
                 on_click=go,
                 kwargs={field: whole},
             )
-
-
-def _take_part(parts: Sequence[str], field: str) -> None:
-    go(**{field: parts[st.session_state[f"part_{field}"]]})
 
 
 def _train(label: str, help_text: str | None = None, plan: Mapping[str, str] | None = None) -> None:

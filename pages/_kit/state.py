@@ -88,14 +88,10 @@ def current() -> Scene:
     """The scene that the controls describe."""
     held = st.session_state.to_dict()
     chosen: dict[str, Any] = {name: held.get(name) for name in CONTROLS}
-    nothing = {
-        name for name, value in chosen.items() if value is None or (value == "" and _is_optional(name))
-    }
-    return Scene(**{name: chosen[name] for name in chosen.keys() - nothing}, focus=focus())
-
-
-def _is_optional(name: str) -> bool:
-    return getattr(DEFAULTS, name) is None
+    for name, value in [*chosen.items()]:
+        if value is None or (value == "" and getattr(DEFAULTS, name) is None):  # it is optional
+            del chosen[name]
+    return Scene(**chosen, focus=focus())
 
 
 def address() -> dict[str, dict[str, str]]:

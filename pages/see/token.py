@@ -32,7 +32,7 @@ def page() -> None:
     st.title(
         t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
     )
-    both = directions.both_directions(subject)
+    both = subject.of(directions.both_of, key=subject.key)
     row = both[0].looks.weights.iloc[subject.head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     layer, head, token = subject.layer, subject.head, subject.token

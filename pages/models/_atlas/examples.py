@@ -66,6 +66,7 @@ def show(subject: Subject) -> None:
         st.markdown(t("atlas.no_texts"))
         return
     numbers = [str(number) for number in range(1, len(found) + 1)]
+    lines = [f"**{short(one.value)}** {literal(isolated(one.text))}" for one in found]
     if st.session_state.get(TEXT, numbers[0]) not in numbers:
         st.session_state[TEXT] = numbers[0]
     choice.draw(
@@ -74,7 +75,7 @@ def show(subject: Subject) -> None:
         TEXT,
         numbers,
         numbers[0],
-        words=lambda number: _line(found[int(number) - 1]),
+        words=lambda number: lines[int(number) - 1],
         label_visibility="collapsed",
     )
     _draw(subject, found[int(st.session_state[TEXT]) - 1])
@@ -99,10 +100,6 @@ def _examples(atlas: Atlas, *, layer: int, head: int, measure: str, decile: int)
     rows = atlas.top(measure, layer=layer, head=head, n=MOST, decile=decile)
     columns = (rows[name].tolist() for name in ("string", "value", "query", "key"))
     return tuple(Example(*one) for one in zip(*columns, strict=True))
-
-
-def _line(example: Example) -> str:
-    return f"**{short(example.value)}** {literal(isolated(example.text))}"
 
 
 def _draw(subject: Subject, example: Example) -> None:

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError, difference
+from mha_core import MhaError, difference
 from mha_core.analysis.comparison import compare, divergence, is_same_text
-from pages._kit import compute, heatmaps, pair, state
+from pages._kit import heatmaps, pair, state
 from pages._kit.text import literal, said, short, t
 
 ROW = 96  # pixels of the picture with one row
@@ -30,13 +30,9 @@ def of_weights(sides: pair.Pair) -> None:
     first, second = (side.trace.layers[side.layer] for side in sides)
     if is_same_text(first, second):
         pair.show_matrices(sides, ("weights",), key="compare", difference=True)
-        part = pair.part(sides)
-        rows = part.queries
-        tables = [
-            compute.once(side.trace, _rows, layer=side.layer, head=side.head, rows=rows) for side in sides
-        ]
-        bits = divergence(*tables)
-        _divergence(bits, sides[0].query - (part.queries.start if part.queries else 0))
+        rows = pair.part(sides).queries
+        tables = [side.trace.frame("weights", layer=side.layer, head=side.head, rows=rows) for side in sides]
+        _divergence(divergence(*tables), sides[0].query - (rows.start if rows else 0))
         return
     pair.show_matrices(sides, ("weights",), key="compare")
     try:
@@ -60,11 +56,6 @@ def of_weights(sides: pair.Pair) -> None:
     drawn.append(pair.subtract(*drawn))
     heatmaps.draw(drawn, key="compare-words", stacked=True)
     _divergence(divergence(compared.first, compared.second), compared.row_of(sides[0].query))
-
-
-def _rows(trace: AttentionTrace, *, layer: int, head: int, rows: slice | None) -> pd.DataFrame:
-    """The weights of these queries over all keys."""
-    return trace.frame("weights", layer=layer, head=head, rows=rows)
 
 
 def _divergence(bits: pd.Series, here: int | None) -> None:

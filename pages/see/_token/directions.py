@@ -13,7 +13,7 @@ from mha_core.analysis.token import Looks, column_of, densest, row_of
 from pages._kit import heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import number, t
-from pages.see._token.subject import Subject, word
+from pages.see._token.subject import word
 
 MAX_COLUMNS = 40  # tokens across one heatmap
 
@@ -28,13 +28,8 @@ class Direction(NamedTuple):
     looks: Looks
 
 
-def both_directions(subject: Subject) -> tuple[Direction, Direction]:
-    """The token's row and its column in every head of the layer."""
-    return subject.of(both_of, key=subject.key)
-
-
 def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple[Direction, Direction]:
-    """The row of a token and the column of a key."""
+    """The row of a token and the column of a key, in every head of the layer."""
     row, column = row_of(trace, token, layer=layer), column_of(trace, key, layer=layer)
     label, key_label = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
 

@@ -13,7 +13,6 @@ from mha_core.analysis.frames import Crop
 from mha_core.sources import mini
 from mha_core.sources.random_weights import word_vectors
 from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
-from mha_core.traces.tokens import Tokens
 from mha_core.training.lexicon import lexicon
 from pages._kit import compute
 from pages._kit.text import joined, literal, t
@@ -71,7 +70,7 @@ def cut(trace: AttentionTrace) -> None:
     tokens, source = trace.tokens, trace.source
     ids: Sequence[object] = [""] * len(tokens)
     if isinstance(source, TrainedSource):
-        ids = _ids(tokens, source.language)
+        ids = lexicon(source.language).cut(tokens.text, limit=len(tokens))[1]
     known = ["" if at not in tokens.unknown else ' class="unknown"' for at in range(len(tokens))]
     chips = "".join(
         f"<span{kind}>{escape(piece)}<small>{number}</small></span>"
@@ -81,7 +80,3 @@ def cut(trace: AttentionTrace) -> None:
     if tokens.unknown and isinstance(source, TrainedSource):
         words = dict.fromkeys(tokens.pieces[at] for at in tokens.unknown)
         st.caption(t("steps.tokens.unknown", words=joined(literal(word) for word in words)))
-
-
-def _ids(tokens: Tokens, language: str) -> list[int]:
-    return lexicon(language).cut(tokens.text, limit=len(tokens))[1]
