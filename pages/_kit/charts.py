@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from mha_core.analysis.frames import Crop, Origin, Span
+from mha_core.analysis.frames import WINDOW, Crop, Origin, Span, window
 from mha_core.errors import listed
 from mha_core.figures.packed import Packed
 from mha_core.traces.source import Source
@@ -89,6 +89,19 @@ def show_part(drawn: Crop, sides: Sides, *more: str) -> None:
     """Show which part of a long text is drawn, followed by `more`; nothing for the whole text."""
     if spans := drawn.spans(sides):
         st.caption(paragraph([t("long.part", tokens=part(spans)), *more]))
+
+
+def window_of(sides: Sides, token: int, *, keys: bool) -> tuple[slice, int, tuple[Span, ...]]:
+    """Choose and name the tokens of a long text that a picture shows, those around a token.
+
+    Returns their slice, the first of them, and the spans for the picture's caption. With `keys` they are on
+    both axes.
+    """
+    cut = window(len(sides.queries), token, WINDOW)
+    drawn = Crop(cut, cut if keys else None)
+    show_part(drawn, sides)
+    part = cut or slice(None)
+    return part, part.start or 0, drawn.spans(sides)
 
 
 def changes(source: Source) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WINDOW, Crop, origin, window
+from mha_core.analysis.frames import origin
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from pages._kit import charts, chooser, heatmaps
@@ -51,10 +51,8 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
         )
     )
     labels = layer_trace.sides.queries.labels
-    cut = window(len(labels), query, WINDOW)
-    shown, part = Crop(cut, cut), cut or slice(None)
-    charts.show_part(shown, layer_trace.sides)
-    where = replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides))
+    part, first, spans = charts.window_of(layer_trace.sides, query, keys=True)
+    where = replace(origin(trace, layer=layer, head=head), spans=spans)
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
     chosen = index.chosen[own]
     weights = layer_trace.weights(head)[part, part]
@@ -75,9 +73,9 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
             kind,
             hidden=hidden,
             hidden_text=t("layers.not_chosen"),
-            row=query - (part.start or 0),
+            row=query - first,
             origin=where,
-            start=(part.start or 0, None),
+            start=(first, None),
         )
         for name, (values, kind, hidden) in pictures.items()
     ]
@@ -92,8 +90,7 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     _, head, query = indices(trace, scene.focus)
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
-    cut = window(len(labels), query, WINDOW)
-    shown, part = Crop(cut), cut or slice(None)
+    part, first, spans = charts.window_of(layer_trace.sides, query, keys=False)
     values = gate[head] if about.over == "number" else gate[..., 0].T
     name = "dimension" if about.over == "number" else "head"
     frame = pd.DataFrame(
@@ -101,15 +98,14 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
         pd.Index(labels[part], name="token"),
         pd.RangeIndex(1, values.shape[1] + 1, name=name),
     )
-    charts.show_part(shown, layer_trace.sides)
     drawn = Heatmap(
         "gate",
         t("layers.gate"),
         t(f"layers.gate_{about.over}", activation=about.activation, head=head + 1),
         frame,
         "weights" if about.activation == "sigmoid" else "signed",
-        row=query - (part.start or 0),
-        origin=replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides)),
-        start=(part.start or 0, None),
+        row=query - first,
+        origin=replace(origin(trace, layer=layer, head=head), spans=spans),
+        start=(first, None),
     )
     heatmaps.draw([drawn], key="gate")

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WINDOW, Crop, Origin, window
+from mha_core.analysis.frames import Origin
 from mha_core.scene.places import token_in
 from mha_core.scene.scene import Scene
 from mha_core.traces.tokens import Sides
@@ -39,15 +39,12 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     matrix = compute.kept("mixers", key, lambda: mixer.mixing(head - 1))
     sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, token_in(trace.tokens, scene.focus)
-    cut = window(len(labels), token, WINDOW)
-    shown, part = Crop(cut, cut), cut or slice(None)
+    part, first, spans = charts.window_of(sides, token, keys=True)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
-    charts.show_part(shown, sides)
     takers, givers = (pd.Index(labels[part], name=name) for name in ("to", "from"))
     sums = matrix.sum(1)
-    first = part.start or 0
-    where = Origin(trace.source, trace.title, spans=shown.spans(sides))
+    where = Origin(trace.source, trace.title, spans=spans)
     common: dict[str, Any] = {"row": token - first, "origin": where, "start": (first, None)}
     matrix_drawn = Heatmap(
         "mixing",

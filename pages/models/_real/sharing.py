@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.cost import short_vectors
-from mha_core.analysis.frames import WINDOW, Crop, origin, window
+from mha_core.analysis.frames import origin
 from mha_core.figures.grouped_query import grouped_query, latent
 from pages._kit import charts, heatmaps
 from pages._kit.heatmaps import Heatmap
@@ -55,10 +55,8 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     if not named_vectors:
         return
     st.markdown(f"### {t('sharing.vectors', layer=layer + 1)}")
-    labels = trace.layers[layer].sides.queries.labels
-    cut = window(len(labels), token, WINDOW)
-    shown, rows = Crop(cut), cut or slice(None)
-    charts.show_part(shown, trace.layers[layer].sides)
+    sides = trace.layers[layer].sides
+    rows, first, spans = charts.window_of(sides, token, keys=False)
     for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
@@ -66,10 +64,10 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
             name,
             t(f"sharing.name_{name}"),
             title,
-            pd.DataFrame(values[rows], pd.Index(labels[rows], name="token"), dimensions),
+            pd.DataFrame(values[rows], pd.Index(sides.queries.labels[rows], name="token"), dimensions),
             "signed",
-            row=token - (rows.start or 0),
-            origin=replace(origin(trace, layer=layer), spans=shown.spans(trace.layers[layer].sides)),
-            start=(rows.start or 0, None),
+            row=token - first,
+            origin=replace(origin(trace, layer=layer), spans=spans),
+            start=(first, None),
         )
         heatmaps.draw([matrix], key=f"short-{name}")
