@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import AttentionTrace, LayerTrace, MhaError, device
+from mha_core import AttentionTrace, MhaError, device
 from mha_core.scene import changes
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
@@ -55,9 +55,9 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     trace = compute.peek(current()) if used else None
     if trace is None:
         return None
-    if "h" in used and setting("source") in ("mini", "random"):
-        with sizes:
-            _widths(trace.layers[0])
+    layer = trace.layers[0]  # of the nearest sizes, where there is none of these
+    if "h" in used and (layer.n_heads, layer.d_model) == (setting("h"), setting("d_model")):
+        sizes.caption(t("control.sizes", d_k=layer.d_k, d_v=layer.d_v))
     st.session_state["edited"] = setting("text"), setting("edits")
     stay_within(trace)
     name_tokens(trace)
@@ -324,12 +324,6 @@ def _run() -> None:
     if asked is not None and str(asked) not in map(str, steps):
         return  # the page says which steps there are
     st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
-
-
-def _widths(layer: LayerTrace) -> None:
-    """Say how wide the query, key and value of each head are, if the layer has the sizes asked for."""
-    if (layer.n_heads, layer.d_model) == (setting("h"), setting("d_model")):
-        st.caption(t("control.sizes", d_k=layer.d_k, d_v=layer.d_v))
 
 
 def _advanced(used: Set[str]) -> None:
