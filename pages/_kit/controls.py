@@ -203,7 +203,6 @@ def _options(key: str) -> list[str]:
 
 
 def _source() -> None:
-    """Draw the choice of the source of the weights."""
     help_text = f"{t('control.source_help')}\n\n{said(device.pick().reason)}"
     _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
 

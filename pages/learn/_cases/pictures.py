@@ -141,7 +141,6 @@ def _sentence(
 
 
 def _bars(values: Sequence[float], names: Sequence[str]) -> Iterable[str]:
-    """Bars above their names."""
     step, base, most = WIDE / len(values), TALL - 18, max(values)
     for at, (value, name) in enumerate(zip(values, names, strict=True)):
         tall = (base - 10) * value / most

@@ -64,11 +64,7 @@ def page() -> None:
     with st.container(key="unseen_desk_door"):
         _door(
             key=DOOR,
-            data={
-                "code": code,
-                "secret": opens,
-                "known": secret is not None,
-            },
+            data={"code": code, "secret": opens, "known": secret is not None},
             on_acted_change=lambda: _enter(code),
         )
     if secret is None:
@@ -127,12 +123,8 @@ def _live(code: str, projected: bool) -> None:
     if "data" not in now:
         st.caption(literal(problem))
         return
-    _desk(
-        key=KEY,
-        data=now["data"] | {"problem": problem},
-        height=HEIGHT,
-        on_acted_change=lambda: _act(code),
-    )
+    data = now["data"] | {"problem": problem}
+    _desk(key=KEY, data=data, height=HEIGHT, on_acted_change=lambda: _act(code))
 
 
 def _act(code: str) -> None:

@@ -478,7 +478,6 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
 
 
 def _set(number: int, question: Question, name: str, value: Any) -> None:
-    """Ask the question with another setting."""
     changed: dict[str, Any] = {name: value}
     _change(number, question=replace(question, **changed))
 

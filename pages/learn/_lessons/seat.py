@@ -105,13 +105,12 @@ def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
     except MhaError as error:
         _gone(code, said(error))
         return
-    what = t("room.seat_what", date=_day(room.expires))
     _draw(
         code,
         {
             "heading": t("room.seat_heading", title=texts.title(room.lesson)),
             "goal": texts.goal(room.lessons[0]),
-            "what": what,
+            "what": t("room.seat_what", date=_day(room.expires)),
             "is_refused": is_refused,
             "problem": problem or st.session_state.pop(PROBLEM, ""),
         },
@@ -255,17 +254,8 @@ def _alone(lesson: Lesson) -> str:
 
 
 def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None) -> None:
-    _component(
-        key=KEY,
-        data={
-            "code": code,
-            "texts": templates("room.seat_"),
-            "fields": after_link(),
-            **data,
-        },
-        height=HEIGHT,
-        on_acted_change=_acted(code, sitting),
-    )
+    data = {"code": code, "texts": templates("room.seat_"), "fields": after_link(), **data}
+    _component(key=KEY, data=data, height=HEIGHT, on_acted_change=_acted(code, sitting))
 
 
 def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:

@@ -82,7 +82,6 @@ def _entries() -> list[dict]:
 
 
 def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
-    """Our scores as lines over h."""
     st.header(t("head_counts.measured", d_model=d_model))
     figure = lines(
         scores,
@@ -193,7 +192,6 @@ def _our_questions(table: pd.DataFrame) -> None:
 
 
 def _paper_lines() -> None:
-    """The published BLEU as a line over h."""
     st.header(t("head_counts.published"))
     bleu = extremes(PUBLISHED["bleu"])
     figure = lines(
@@ -212,7 +210,6 @@ def _paper_lines() -> None:
 
 
 def _paper_table() -> None:
-    """The published scores as a table."""
     scores = PUBLISHED.assign(
         ppl=PUBLISHED["ppl"].map("{:.2f}".format), bleu=PUBLISHED["bleu"].map("{:.1f}".format)
     )

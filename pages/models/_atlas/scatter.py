@@ -73,7 +73,6 @@ def show(subject: Subject, axes: Axes) -> None:
 
 
 def _axis(atlas: Atlas, field: str, usual: tuple[str, ...]) -> str:
-    """The choice of the measure of an axis."""
     names = atlas.measures
     first = next(name for name in (*usual, *names) if name in names)
     choice.draw(

@@ -38,9 +38,7 @@ def facts(trace: AttentionTrace, entry: LoadedModel | None) -> list[tuple[str, s
     source, layers = trace.source, trace.layers
     assert isinstance(source, ModelSource)
     known = [layer for layer in layers if layer.knows("q")]
-    labelled = [
-        (t("real.fact_architecture"), f"{source.architecture} ({source.family})"),
-    ]
+    labelled = [(t("real.fact_architecture"), f"{source.architecture} ({source.family})")]
     if layers:
         heads = model_info.counted({layer.n_heads for layer in layers})
         labelled.append((t("real.fact_layers"), f"{len(layers)} × {heads}"))

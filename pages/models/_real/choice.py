@@ -37,10 +37,7 @@ def links(trace: AttentionTrace, *, layer: int, head: int) -> None:
         st.markdown(t("real.look", layer=layer + 1, head=head + 1), width="content")
         with st.container(key=TO_HEADS, width="content"):
             st.page_link(PAGES / "see/heads.py", label=t("heads.title"), icon=":material/arrow_forward:")
-        for page, label in (
-            ("see/token.py", t("one.title")),
-            ("understand/steps.py", t("steps.title")),
-        ):
+        for page, label in (("see/token.py", t("one.title")), ("understand/steps.py", t("steps.title"))):
             st.page_link(PAGES / page, label=label, icon=":material/arrow_forward:")
         head_labels.atlas_link(trace)
 

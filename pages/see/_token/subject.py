@@ -92,10 +92,7 @@ def filed(subject: Subject, numbers: pd.DataFrame) -> pd.DataFrame:
     Rows of weights received, where the token is the key, follow those of weights given.
     """
     sides, parts = subject.of_layer.sides, []
-    own = {
-        "query": (subject.token, sides.queries.labels),
-        "key": (subject.key, sides.keys.labels),
-    }
+    own = {"query": (subject.token, sides.queries.labels), "key": (subject.key, sides.keys.labels)}
     values = [name for name in numbers if name not in ("layer", "head", "position", "token")]
     received = [name for name in values if name.endswith(" received")]
     for of, axis, columns in (

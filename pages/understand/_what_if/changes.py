@@ -221,7 +221,6 @@ def painter(chosen: Sequence[Change], *, layer: int, head: int) -> Callable[[str
 
 
 def _hides(edit: Change, layer: int, head: int, row: int, key: int) -> bool:
-    """Whether it hides that cell."""
     if not isinstance(edit, Hide):
         return False
     places: tuple[tuple[Any, int], ...] = ((edit.heads, head), (edit.rows, row), (edit.keys, key))
