@@ -1,5 +1,6 @@
 """The frame of every page: its settings, the navigation, and the shared controls that the page uses."""
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -130,7 +131,8 @@ def _what_next(page: NavigationPage) -> None:
 
 def _show(page: NavigationPage) -> None:
     """Draw the controls and the page, with a line on the values of the link that had to be replaced."""
-    uploads.begin()
+    if os.environ.get(uploads.OPENED):
+        uploads.begin()
     # Read before the controls take wrong values out of the address.
     refused = opened_link.refused() if opened_link else {}
     if opened_link:
@@ -142,7 +144,8 @@ def _show(page: NavigationPage) -> None:
         controls.begin_with_package()
     say(refused, line)
     trace = controls.controls(_controls(page), asked)  # not in a global: a session would keep it
-    cases.show()
+    if st.query_params.get(cases.FIELD):
+        cases.show()
     components.address()
     by_file[page.file].run()
     if opened_link and (replaced := opened_link.replaced(trace)):

@@ -69,9 +69,7 @@ def cases() -> tuple[Case, ...]:
 
 def show() -> None:
     """At the top of a page that was opened by a case: what to notice, and the cases beside it."""
-    if not (asked := st.query_params.get(FIELD)):
-        return
-    number, count = as_number(asked) or 0, len(cases())
+    number, count = as_number(st.query_params[FIELD]) or 0, len(cases())
     if not 0 < number <= count:
         state.say_instead(FIELD, None)
         return

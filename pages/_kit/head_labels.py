@@ -43,13 +43,16 @@ def labels(trace: AttentionTrace) -> dict[tuple[int, int], RoleLabel]:
     A small model without an atlas has its measured roles with their scores. In the last layer of a small
     model the label is the question that the head is asked, with the share of right answers.
     """
-    # The source of a small model identifies it, others do not always.
-    of_model = trace.source if isinstance(trace.source, TrainedSource) else trace
-    return compute.once(of_model, _labels, last=len(trace.layers) - 1)
+    return compute.once(_model_of(trace), _labels, last=len(trace.layers) - 1)
 
 
-def _labels(of_model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
-    source = of_model.source if isinstance(of_model, AttentionTrace) else of_model
+def _model_of(trace: AttentionTrace) -> Source | AttentionTrace:
+    """The key to results on a model: its source, or the trace where that does not identify the model."""
+    return trace.source if isinstance(trace.source, TrainedSource) else trace
+
+
+def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], RoleLabel]:
+    source = model.source if isinstance(model, AttentionTrace) else model
     asked = {(last, head): label for head, label in enumerate(_asked(source))}
     if (atlas := atlas_of(source)) is not None:
         return _in_atlas(atlas) | asked
@@ -140,15 +143,22 @@ def atlas_of(source: Source) -> Atlas | None:
 
 def atlas_link(trace: AttentionTrace) -> None:
     """The way to what the chosen head does over many texts; nothing for a model without an atlas."""
-    if (atlas := atlas_of(trace.source)) is None:
+    if (found := compute.once(_model_of(trace), _label_and_folder)) is None:
         return
+    label, folder = found
     with st.container(key="atlas_link", width="content"):
         st.page_link(
             PAGES / "models/atlas.py",
-            label=t("atlas.link", count=f"{atlas.n_texts:,}"),
+            label=label,
             icon=":material/arrow_forward:",
-            query_params={"atlas": atlas.folder.name},
+            query_params={"atlas": folder},
         )
+
+
+def _label_and_folder(model: Source | AttentionTrace) -> tuple[str, str] | None:
+    """The label of the link to a model's atlas, and the name of its folder."""
+    atlas = atlas_of(model.source if isinstance(model, AttentionTrace) else model)
+    return None if atlas is None else (t("atlas.link", count=f"{atlas.n_texts:,}"), atlas.folder.name)
 
 
 def measure_name(name: str) -> str:

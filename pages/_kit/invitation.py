@@ -18,8 +18,6 @@ def is_newcomer() -> bool:
 
 def show() -> None:
     """Invite a newcomer."""
-    if not is_newcomer():
-        return
     href = FIRST_LESSON + after_link()
     texts = {"text": t("lessons.invitation"), "close": t("lessons.no_invitation")}
     with st.container(key="invited", width="content"):

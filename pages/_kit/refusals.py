@@ -82,7 +82,7 @@ def no_text() -> None:
 
 
 def instead(found: Nearest, asked: Scene, field: str) -> None:
-    """If the trace is not the one that was asked for, say why, with buttons for the alternatives.
+    """Say why the trace is not the one that was asked for, with buttons for the alternatives.
 
     `field` is where its sentence is typed, "text" or "twin".
     """
@@ -269,15 +269,13 @@ def no_file() -> None:
     st.code(EXAMPLE, language=None)
 
 
-def unknown_words(found: Nearest, asked: Scene, field: str, *, vectors: bool = False) -> None:
-    """If a small model does not know words, say so, and offer a model that reads them.
+def unknown_words(found: Nearest, asked: Scene, field: str, *, vectors: bool) -> None:
+    """Say that a small model does not know words, and offer a model that reads them.
 
     With `vectors` the line names the words, which have none. What a line below the first sentence says is not
     repeated below the second one.
     """
     tokens = found.trace.tokens
-    if not tokens.unknown:
-        return
     if vectors:
         words = dict.fromkeys(bold(tokens.pieces[at]) for at in tokens.unknown)
         st.caption(t("unknown.off_map", words=joined(words)))

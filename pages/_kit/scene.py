@@ -40,14 +40,21 @@ def scene_and_trace(
         if asked.source == "model":
             refusals.offer_models(asked)
         st.stop()
-    refusals.instead(found, asked, "text")
-    refusals.unknown_words(found, asked, "text", vectors=vectors)
+    _note(found, asked, "text", vectors=vectors)
     return found.scene, found.trace
 
 
 def _name(heading: str) -> None:
     if heading:
         st.title(heading, anchor=False)
+
+
+def _note(found: compute.Nearest, asked: Scene, field: str, *, vectors: bool = False) -> None:
+    """Say where the trace is not the one that was asked for, and which of its words are unknown."""
+    if found.reasons or f"{refusals.WHOLE}{field}" in st.session_state:
+        refusals.instead(found, asked, field)
+    if found.trace.tokens.unknown:
+        refusals.unknown_words(found, asked, field, vectors=vectors)
 
 
 def in_fragment(asked: Scene | None = None) -> tuple[Scene, AttentionTrace]:
@@ -74,6 +81,5 @@ def second_trace(scene: Scene, *, explains: bool = True) -> AttentionTrace | Non
             st.caption(t("error.twin", reason=literal(said(error))))
         return None
     if explains:
-        refusals.instead(found, scene, "twin")
-        refusals.unknown_words(found, scene, "twin")
+        _note(found, scene, "twin")
     return found.trace

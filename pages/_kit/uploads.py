@@ -18,6 +18,7 @@ from mha_core.traces.source import FileSource, Source
 from mha_core.traces.storage import named
 from pages._server import limits
 
+OPENED = resources.OPENED  # environment variable: the file of `headscope open`
 MAX_FIELD = 100  # characters in a field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = Phrase("No saved trace is open; open one above.")
@@ -41,13 +42,13 @@ def megabytes() -> int:
 
 
 def begin() -> None:
-    """Open the trace that `headscope open` started the server with, if it did, once per session.
+    """Open the trace that `headscope open` started the server with, once per session.
 
     It is the first source of the session, unless the URL names another.
     """
-    path = os.environ.get(resources.OPENED)
-    if not path or "opened_trace" in st.session_state:
+    if "opened_trace" in st.session_state:
         return
+    path = os.environ[OPENED]
     try:
         file = on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:

@@ -31,7 +31,8 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     note = t("heads.start") if is_asked else t("heads.random") if source == "random" else ""
     with st.container(key="how", width="content"):
         st.caption(paragraph([t("heads.how"), note]))
-    invitation.show()
+    if invitation.is_newcomer():
+        invitation.show()
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = indices(trace, scene.focus)
