@@ -31,7 +31,7 @@ from mha_core.capture.module_copy import Given
 from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
-from mha_core.capture.own_code.modules import ModuleUses, copies
+from mha_core.capture.own_code.modules import ModuleUses, TextRows, copies
 from mha_core.capture.own_code.order import Outermost, Proof, Seen, order, proof
 from mha_core.capture.own_code.scores import FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
@@ -801,7 +801,8 @@ class Recorder:
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
         self._n_texts = max(self._n_texts, n_texts if self._n_parts == 1 else 1)
-        origin = self._modules.provenance(place.module, attended, n_texts, self._index, tiled)
+        rows = TextRows(n_texts, self._index, tiled)
+        origin = self._modules.provenance(place.module, attended, rows)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
         name = self._names.get(place.module, "")
         call = RecordedCall(
@@ -836,7 +837,7 @@ class Recorder:
             self._mark_ambiguous(call, axis, output, frame)
             if tiled is not None:
                 heads = by_part(output, output.shape[:-2], axis).transpose(1, 2).flatten(2).flatten(0, 1)
-                self._modules.await_output(call, tiled.whole(heads), n_texts, 0, tiled)
+                self._modules.await_output(call, tiled.whole(heads), rows)
                 return
             self._watch_result(call, result, axis, heads_of(output, axis, self._index))
 
@@ -868,7 +869,7 @@ class Recorder:
     def _await_output(self, call: RecordedCall, result: Tensor, axis: int | None, heads: Tensor) -> None:
         """Wait for the W^O that multiplies the outputs of the heads."""
         n_texts = 1 if axis is None else result.shape[axis]
-        waiting = call, heads.transpose(0, 1).flatten(1), n_texts, self._index
+        waiting = call, heads.transpose(0, 1).flatten(1), TextRows(n_texts, self._index)
         self._modules.await_output(*waiting)
         if self._names:
             self._eager_mode.flow.watch(result, partial(self._modules.found, *waiting))

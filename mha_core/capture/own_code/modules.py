@@ -18,26 +18,39 @@ from mha_core.traces.projections import Part
 from mha_core.traces.tensors import on_cpu, version
 
 
-class ModuleUse(NamedTuple):
-    """One use of a module: its input and output, and their versions at that time."""
+class TextRows(NamedTuple):
+    """How the rows of one text are found in tensors: it is number `item` of a batch of `n_texts`.
 
-    module: nn.Module
-    x: Tensor
-    y: Tensor
-    versions: tuple[int, int]
+    With a tiling they are the rows of all its parts, one part after the other.
+    """
 
-    def of_text(self, n_texts: int, item: int, name: str, tiled: Tiling | None = None) -> Use | None:
-        """The use for one text of a batch, if its tensors are unchanged and have a row for each text.
+    n_texts: int
+    item: int
+    tiled: Tiling | None = None
 
-        With a tiling it is the one for all parts of a text.
-        """
-        if self.versions != (version(self.x), version(self.y)):
+    def of(self, tensor: Tensor) -> Tensor | None:
+        """(1, token, width) of the text, or (1, …, width) where its heads have axes of their own."""
+        if self.tiled is not None:
+            return _rows_of_parts(tensor, self.tiled)
+        shape = tensor.shape
+        if self.n_texts == 1:
+            return tensor if tensor.dim() == 4 else tensor.reshape(1, -1, shape[-1])
+        if tensor.dim() == 2 and shape[0] % self.n_texts == 0:
+            return tensor.unflatten(0, (self.n_texts, -1))[self.item][None]
+        if tensor.dim() > 2 and shape[0] == self.n_texts:
+            return tensor[self.item][None]
+        if tensor.dim() == 3 and shape[1] == self.n_texts:
+            return tensor[None, :, self.item]
+        return None
+
+    def of_use(self, use: Use) -> Use | None:
+        """A use of a module for this text alone, if its tensors are unchanged and have rows for it."""
+        if use.versions != (version(use.x), version(use.y)):
             return None
-        x, y = (
-            _rows_of_text(tensor, n_texts, item) if tiled is None else _rows_of_parts(tensor, tiled)
-            for tensor in (self.x, self.y)
-        )
-        return None if x is None or y is None else Use.of(self.module, x.detach(), y.detach(), Proof(name))
+        x, y = self.of(use.x), self.of(use.y)
+        if x is None or y is None:
+            return None
+        return Use.of(use.module, x.detach(), y.detach(), Proof(use.proof.name))
 
 
 class ModuleUses:
@@ -50,8 +63,8 @@ class ModuleUses:
         self._names, self._undisturbed = names, undisturbed
         self._hooks: list[RemovableHandle] = []
         self._thread = 0
-        self._uses: list[ModuleUse] = []
-        self._awaited: tuple[RecordedCall, Tensor, int, int, Tiling | None] | None = None
+        self._uses: list[Use] = []
+        self._awaited: tuple[RecordedCall, Tensor, TextRows] | None = None
 
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
@@ -78,32 +91,23 @@ class ModuleUses:
                 return
             if not x.is_floating_point() or x.is_meta:
                 return
-            use = ModuleUse(module, x, output, (version(x), version(output)))
+            weight = module._parameters.get("weight")
+            # Each use is tried for q, k and v: the numbers show which is which.
+            name = "c_attn" if weight is not None and weight.dim() == 2 else "qk_norm"
+            use = Use.of(module, x, output, Proof(name))
             self._uses.append(use)
         if self._awaited is not None:
             with self._undisturbed(), torch.inference_mode(False), torch.no_grad():
                 self._find_output(use, *self._awaited)
 
-    def provenance(
-        self,
-        module: nn.Module | None,
-        attended: Attended,
-        n_texts: int,
-        item: int,
-        tiled: Tiling | None = None,
-    ) -> Provenance:
+    def provenance(self, module: nn.Module | None, attended: Attended, rows: TextRows) -> Provenance:
         """The origin of q, k and v of one text, as far as the modules inside `module` show it."""
         uses, self._uses = self._uses, []
         if module is None or module not in self._names:
             return Provenance()
         inside = set(module.modules())
-        # Each use is tried for q, k and v: the numbers show which is which.
-        named = []
-        for use in uses:
-            weight = use.module._parameters["weight"]
-            name = "c_attn" if weight is not None and weight.dim() == 2 else "qk_norm"
-            if use.module in inside and (one := use.of_text(n_texts, item, name, tiled)) is not None:
-                named.append(one)
+        own = (rows.of_use(use) for use in uses if use.module in inside)
+        named = [use for use in own if use is not None]
         q, k, v = attended.q, attended.k, attended.v
         n_query = q.shape[2]
         if n_query < k.shape[2]:  # with a cache only the last keys and values are computed now
@@ -112,57 +116,31 @@ class ModuleUses:
                 return latest
         return provenance(q, k, v, named, outside=n_query != k.shape[2])
 
-    def await_output(
-        self, call: RecordedCall, concat: Tensor, n_texts: int, item: int, tiled: Tiling | None = None
-    ) -> None:
+    def await_output(self, call: RecordedCall, concat: Tensor, rows: TextRows) -> None:
         """Wait for the next module whose input is the heads' outputs (query, h · d_v): it has W^O."""
         if self._names:
-            self._awaited = call, concat, n_texts, item, tiled
+            self._awaited = call, concat, rows
 
-    def found(
-        self, call: RecordedCall, concat: Tensor, n_texts: int, item: int, output: Output | None
-    ) -> None:
+    def found(self, call: RecordedCall, concat: Tensor, rows: TextRows, output: Output | None) -> None:
         """Keep what became of the outputs of heads: W^O, and where that does not give it, what flowed."""
         self._awaited = None
         call.tensors = {name: one for name, one in call.tensors.items() if name not in ("concat", "result")}
         if output is None:
             return
-        x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (output.concat, output.result))
+        x, y = rows.of(output.concat), rows.of(output.result)
         x = None if x is None or x.shape[1:] != concat.shape else x[0]
         if x is not None and torch.equal(x.to(concat), concat) and output.matrix is not None:
             call.matrices = {**call.matrices, **copies({"w_o": output.matrix, "b_o": output.bias})}
         elif y is not None and y.dim() == 3:
             call.tensors = {**call.tensors, **copies({"concat": x, "result": y[0]})}
 
-    def _find_output(
-        self,
-        use: ModuleUse,
-        call: RecordedCall,
-        concat: Tensor,
-        n_texts: int,
-        item: int,
-        tiled: Tiling | None,
-    ) -> None:
-        one = use.of_text(n_texts, item, "o_proj", tiled)
+    def _find_output(self, use: Use, call: RecordedCall, concat: Tensor, rows: TextRows) -> None:
+        one = rows.of_use(use)
         if one is None or one.x.shape[1:] != concat.shape or not torch.equal(one.x[0], concat):
             return
         if (product := matrix(one)) is not None:
             call.matrices = {**call.matrices, **copies({"w_o": product[0], "b_o": product[1]})}
         self._awaited = None
-
-
-def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
-    """(1, token, width) of one text, or (1, …, width) where its heads have axes of their own."""
-    shape = tensor.shape
-    if n_texts == 1:
-        return tensor if tensor.dim() == 4 else tensor.reshape(1, -1, shape[-1])
-    if tensor.dim() == 2 and shape[0] % n_texts == 0:
-        return tensor.unflatten(0, (n_texts, -1))[item][None]
-    if tensor.dim() > 2 and shape[0] == n_texts:
-        return tensor[item][None]
-    if tensor.dim() == 3 and shape[1] == n_texts:
-        return tensor[None, :, item]
-    return None
 
 
 def _rows_of_parts(tensor: Tensor, tiled: Tiling) -> Tensor | None:
