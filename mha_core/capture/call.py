@@ -1,7 +1,7 @@
 """One attention call of a model: its queries, keys and values, what made them, and its layer in a trace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -70,22 +70,23 @@ class Call:
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds the tensors that the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
-        projections, facts = (
-            dict(self.projections),
-            Facts(latent=_latent(self.module), gate=self.gate, output_rotary=self.output_rotary),
-        )
+        projections = dict(self.projections)
         if kind != "cross" and "x_v" in tensors:  # its keys are neither of this text nor of the other one
             del tensors["x_v"]
             projections = {}
         tensors = {name: on_cpu(tensor) for name, tensor in tensors.items()}
         if self.code is not None:
-            facts = replace(facts, rotary=self.code.fact)
             tensors |= _shared_code(self.code, common)
         if self.index is not None:
-            facts = replace(facts, index_block=self.index.choice.size)
             tensors |= _shared_index(self.index, common)
-        if "w_q" in projections:
-            facts = replace(facts, adjustments=self.adjustments)
+        facts = Facts(
+            latent=_latent(self.module),
+            gate=self.gate,
+            output_rotary=self.output_rotary,
+            rotary=None if self.code is None else self.code.fact,
+            index_block=None if self.index is None else self.index.choice.size,
+            adjustments=self.adjustments if "w_q" in projections else None,
+        )
         return LayerTrace(
             MappingProxyType(tensors),
             self.rule.item(0).mapped(compact) if self.rule.tensors() else self.rule,

@@ -131,20 +131,15 @@ def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
 
 
 def kind(call: Call, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping) -> str | None:
-    """The kind of a call: encoder, self, decoder or cross; None if its sizes fit none of them."""
-    n_text = inputs["input_ids"].shape[1]
+    """The kind of a call: encoder, self, decoder or cross; None if its sizes are not those of its kind."""
     if call.q.shape[0] != 1:
         return None
-    sizes = (call.q.shape[2], call.k.shape[2])
-    if "decoder_input_ids" not in inputs:
-        return "self" if sizes == (n_text, n_text) else None
-    n_target = inputs["decoder_input_ids"].shape[1]
-    encoder = names.get(id(module.get_encoder()))
-    if encoder and call.name.startswith(f"{encoder}."):
-        return "encoder" if sizes == (n_text, n_text) else None
-    if call.looks_outside:
-        return "cross" if sizes == (n_target, n_text) else None
-    return "decoder" if sizes == (n_target, n_target) else None
+    found = "self"
+    if "decoder_input_ids" in inputs:
+        encoder = names.get(id(module.get_encoder()))
+        is_in_encoder = encoder and call.name.startswith(f"{encoder}.")
+        found = "encoder" if is_in_encoder else "cross" if call.looks_outside else "decoder"
+    return found if sizes(inputs)[found] == (call.q.shape[2], call.k.shape[2]) else None
 
 
 def output(result: Any) -> Tensor:
