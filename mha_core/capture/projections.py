@@ -88,9 +88,7 @@ class Use(NamedTuple):
     module: nn.Module
     x: Tensor
     y: Tensor
-    versions: tuple[
-        int, int
-    ]  # of x and y at that time; another version now means that the model changed them in place
+    versions: tuple[int, int]  # of x and y at that time; another one now: the model changed them in place
     proof: Proof
 
     @classmethod
@@ -231,12 +229,9 @@ def grouped_matrix(use: Use) -> Tensor | None:
     x has the groups concatenated, y is (…, group, out).
     """
     weight, (groups, width) = use.module._parameters.get("weight"), use.y.shape[-2:]
-    if (
-        weight is None
-        or weight.dim() != 2
-        or weight.shape[0] != groups * width
-        or weight.dtype != use.x.dtype
-    ):
+    if weight is None or weight.dim() != 2 or weight.dtype != use.x.dtype:
+        return None
+    if weight.shape[0] != groups * width:
         return None
     matrices = weight.detach().unflatten(0, (groups, width)).mT
     x, y = (tensor.reshape(-1, groups, tensor.shape[-1])[-2:] for tensor in (use.x, use.y))

@@ -81,11 +81,9 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
     """
     _, n_heads, n_tokens, width = used.shape
     for output in outputs:
-        if (
-            output.dtype != used.dtype
-            or output.numel() != used.numel()
-            or output.shape[-1] != n_heads * width
-        ):
+        if output.shape[-1] != n_heads * width or output.numel() != used.numel():
+            continue
+        if output.dtype != used.dtype:
             continue
         raw = output.reshape(1, n_tokens, n_heads, width).transpose(1, 2)
         rotated = ((raw - used).abs() > 1e-6 * used.abs().max()).any(0).any(0).any(0).nonzero().flatten()
@@ -93,10 +91,8 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
             return None
         part = int(rotated.max()) // 2 * 2 + 2
         for form in FORMS:
-            if (
-                part <= width
-                and (code := _rotation_codes(raw[..., :part], used[..., :part], form)) is not None
-            ):
+            code = None if part > width else _rotation_codes(raw[..., :part], used[..., :part], form)
+            if code is not None:
                 return code
     return None
 
@@ -130,10 +126,8 @@ def recompute_codes(model: nn.Module) -> None:
     modules, not its tensors.
     """
     for part in length_dependent(model):
-        for name, buffer in list(part._buffers.items()):
-            if buffer is not None and name.endswith(
-                "original_inv_freq"
-            ):  # the model may have read a long text before
+        for name, buffer in list(part._buffers.items()):  # the model may have read a long text before
+            if buffer is not None and name.endswith("original_inv_freq"):
                 part._buffers[name.replace("original_", "")] = buffer.clone()
         for name in vars(part):
             if name.endswith("max_seq_len_cached"):

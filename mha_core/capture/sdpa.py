@@ -31,9 +31,7 @@ ROWS = 8  # of each head of a call that are computed again
 FLEX = "torch.nn.attention.flex_attention"
 COMPILING = {"torch._dynamo", FLEX}
 KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
-PRIVATE = re.compile(
-    r"_scaled_dot_product|_native_multi_head|_transformer_encoder"
-)  # of torch's own functions
+PRIVATE = re.compile(r"_scaled_dot_product|_native_multi_head|_transformer_encoder")  # of torch
 # Torch's own functions, also where other code has replaced them.
 SDPA, FORWARD = torch._C._nn.scaled_dot_product_attention, F.multi_head_attention_forward
 OPERATOR = torch.ops.aten.scaled_dot_product_attention.default  # as programs of torch.export call it

@@ -156,9 +156,8 @@ class Mixers:
                 running.append((call, self._moved(call.given, given)))
                 if len(running) > 1:
                     return None
-                others = {
-                    id(x): self._changed(x, token) for x in given
-                }  # what is given twice stays one tensor
+                # What is given twice stays one tensor.
+                others = {id(x): self._changed(x, token) for x in given}
                 return _replaced((args, kwargs), (others[id(x)] for x in given))
 
         def end(module: nn.Module, args: tuple, output: object) -> object:

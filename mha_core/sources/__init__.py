@@ -270,9 +270,8 @@ def _check_text(text: Any, source: Any) -> None:
         return
     built_in = _is_built_in(source)
     strings = [entry for entry in text if isinstance(entry, str)] if isinstance(text, list | tuple) else []
-    if strings and (
-        built_in or any(" " in entry for entry in strings)
-    ):  # otherwise they are pieces of a tokenizer
+    # Without a space they are pieces of a tokenizer.
+    if strings and (built_in or any(" " in entry for entry in strings)):
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     has_ids = isinstance(text, Sequence) or hasattr(text, "tolist")
     if built_in or not (has_ids or (isinstance(text, Mapping) and "input_ids" in text)):

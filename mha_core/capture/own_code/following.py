@@ -66,14 +66,8 @@ IDENTITIES |= {"expand", "masked_fill", "mul"}
 # Operations that may touch only the weights of rows without visible keys; what comes of it is compared.
 GUARDS = {"where", "masked_fill", "nan_to_num", "mul", "div", "setitem"}
 ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
-SOFTMAX_STEPS = {
-    "logsumexp",
-    "log_softmax",
-    "exp",
-    "sum",
-    "amax",
-    "max",
-}  # of a softmax in several operations
+# Of a softmax in several operations.
+SOFTMAX_STEPS = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}
 ALIASES = {
     "true_divide": "div",
     "multiply": "mul",
@@ -170,9 +164,8 @@ class EagerMode(TorchFunctionMode):
             self._flows(name, args, kwargs, result)
             return result
         arguments = _by_position(name, args, kwargs)
-        before = [
-            self._known_of(arg) for arg in arguments
-        ]  # before the call: an operation in place changes versions
+        # Before the call: an operation in place changes versions.
+        before = [self._known_of(arg) for arg in arguments]
         if name in STACKS and arguments:
             name, arguments = "cat", (arguments[0], STACKS[name])
         parts = [self._known_of(part) for part in arguments[0]] if name == "cat" and arguments else []

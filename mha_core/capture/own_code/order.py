@@ -132,10 +132,8 @@ class Moves(NamedTuple):
         ones, zeros = self.ones[:, one, seen], self.zeros[:, one, seen]
         if not (ones | zeros).any():
             return ELSEWHERE if (self.ones | self.zeros).any() else UNMOVED
-        digits = torch.arange(len(ones))[:, None]
-        if not torch.where(
-            seen.nonzero()[:, 0] >> digits & 1 == 1, ones, zeros
-        ).all():  # not of its own token
+        has_digit = seen.nonzero()[:, 0] >> torch.arange(len(ones))[:, None] & 1 == 1
+        if not torch.where(has_digit, ones, zeros).all():  # not of its own token
             return ELSEWHERE
         several = ones & zeros
         return OF_ALL if several.all() else OF_SEVERAL if several.any() else IN_ORDER
@@ -273,10 +271,8 @@ def proof(
             for before, now in zip(heads[:3], others[heads.number][:3], strict=True)
         ]
 
-    for is_last in (
-        False,
-        True,
-    ):  # at last also what attention and mixers gave changes, which may cut the way
+    # At last also what attention and mixers gave changes, which may cut the way.
+    for is_last in (False, True):
         if not pairs:
             break
         ways = []

@@ -450,12 +450,8 @@ def are_same(result: Tensor, before: Tensor) -> bool:
 
 def _factor(value: Tensor | float) -> float | None:
     """A number, or a tensor of equal ones, such as temperatures before a training."""
-    if (
-        isinstance(value, Tensor)
-        and value.numel() > 1
-        and bool((value == (first := value.flatten()[0])).all())
-    ):
-        return number(first)
+    if isinstance(value, Tensor) and value.numel() and bool((value == value.flatten()[0]).all()):
+        return number(value.flatten()[0])
     return number(value)
 
 

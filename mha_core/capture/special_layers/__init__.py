@@ -105,10 +105,8 @@ def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     """
     named, used, hooks = without_attention(model), {}, []
     for name, part in model.named_modules():
-        wide, block = (
-            isinstance(part, nn.Conv1d | nn.Conv2d) and max(part.kernel_size) > 1,
-            name.rpartition(".")[0],
-        )
+        wide = isinstance(part, nn.Conv1d | nn.Conv2d) and max(part.kernel_size) > 1
+        block = name.rpartition(".")[0]
         is_of_mixer = any(
             f"{name}.".startswith(f"{layer}.") or layer.rpartition(".")[0] == block for layer in named
         )

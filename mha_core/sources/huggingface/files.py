@@ -342,9 +342,8 @@ def _download(
             raise MhaError("{name} has no config.json, so it is no transformers model.", name=name)
         check_memory(name, sum(s for f, s in sizes.items() if WEIGHTS.fullmatch(f)), "cpu")
         total, done = sum(sizes.values()), 0
-        for file, size in sorted(
-            sizes.items(), key=lambda entry: entry[1]
-        ):  # small files first: they may show that the model cannot be used
+        # Small files first: they may show that the model cannot be used.
+        for file, size in sorted(sizes.items(), key=lambda entry: entry[1]):
             check_stopped(cancelled)
             path = hf_hub_download(
                 name,

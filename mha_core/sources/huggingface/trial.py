@@ -76,13 +76,10 @@ ANOTHER_WAY = Phrase(
 BESIDE = Phrase("it mixes tokens beside what is shown")
 NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
 REARRANGED = (bands.watch, chunks.watch)  # their layers lay attention out in another way, and do nothing else
-LIBRARY = re.compile(
-    r"(torch|builtins|abc|transformers\.(?!models\.))"
-)  # libraries, whose files are not a model's own code
+LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # its files are no model's own
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
-BUDGET = re.compile(
-    r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)"
-)  # names of limits on keys
+# Names of limits on keys.
+BUDGET = re.compile(r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)")
 LONG_PROBE = 64  # tokens
 EAGER = "eager_attention_forward"  # the name of the eager function in each file of transformers
 SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys cover all 64 keys, 2 blocks of 2 do not
@@ -107,9 +104,8 @@ class Route:
     difference: float
     missing: str | None = None
     own_code: "OwnCode | None" = None
-    skipped: tuple[
-        str, ...
-    ] = ()  # sentences about layers of parts of a text, and about other parts that mix tokens
+    # Sentences about layers of parts of a text, and about other parts that mix tokens.
+    skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     by: Attend = attend
     changes: bool = False
