@@ -161,8 +161,11 @@ class SharedTerms(SharedTensors):
         super().__init__()
         self._parts: dict[tuple, tuple] = {}
 
-    def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
-        """The cells that a term hides, what it adds elsewhere, and whether only lowest numbers hide."""
+    def parts(self, term: Term) -> tuple[Tensor, Tensor | None, Tensor | None, bool]:
+        """The numbers of a term, the cells that these hide, and what they add elsewhere.
+
+        Also whether only lowest numbers hide.
+        """
         key = (id(term.tensor), version(term.tensor), term.by_cell.shape, term.factor)
         if key not in self._parts:
             numbers = term.by_cell if term.factor == 1.0 else term.by_cell * term.factor
@@ -170,14 +173,9 @@ class SharedTerms(SharedTensors):
             deep = torch.finfo(term.by_cell.dtype).min / 2 * min(1.0, abs(term.factor))
             surely = not bool((hides & (numbers > deep)).any())
             rest = numbers.masked_fill(hides, 0.0) if hides.any() else numbers
-            parts = (hides if hides.any() else None, rest if (rest != 0).any() else None, surely)
-            self._parts[key] = (term, numbers, parts)  # keeping the term keeps its id in use
-        return self._parts[key][2]
-
-    def numbers(self, term: Term) -> Tensor:
-        """The numbers that a term adds."""
-        self.parts(term)
-        return self._parts[(id(term.tensor), version(term.tensor), term.by_cell.shape, term.factor)][1]
+            parts = numbers, hides if hides.any() else None, rest if (rest != 0).any() else None, surely
+            self._parts[key] = term, parts  # keeping the term keeps its id in use
+        return self._parts[key][1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,12 +232,12 @@ def followed_attention(
 def _rule(scores: Scores, weights: Tensor, shared: SharedTerms) -> ScoreRule | None:
     hidden, total, hiding = list(scores.hidden), None, []
     for term in scores.terms:
-        hides, rest, surely = shared.parts(term)
+        numbers, hides, rest, surely = shared.parts(term)
         if hides is not None and not surely and _any(weights, hides):
-            hides, rest = None, shared.numbers(term)  # large numbers, but no mask
+            hides, rest = None, numbers  # large numbers, but no mask
         if hides is not None:
             hidden.append(hides)
-            hiding.append(shared.numbers(term))
+            hiding.append(numbers)
         if rest is not None:
             total = rest if total is None else total + rest
     mask = None
