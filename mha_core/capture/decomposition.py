@@ -32,7 +32,7 @@ SUMS = {"add", "sub"}
 PRODUCTS = {"mul", "div"}
 MATRIX_PRODUCTS = {"mm", "bmm", "matmul", "linear"}
 BIASED_PRODUCTS = {"addmm", "baddbmm"}
-LAYER_NORM, RMS_NORM = "native_layer_norm", "_fused_rms_norm"
+LAYER_NORM, RMS_NORM = NORMS = ("native_layer_norm", "_fused_rms_norm")
 RESHAPED = {"view", "_unsafe_view", "reshape", "_reshape_alias"}
 UNCHANGED = {"clone", "alias", "detach", "_to_copy", "lift_fresh"}  # in double precision
 EMPTY = {"new_empty", "empty_like", "new_zeros", "zeros_like"}  # filled afterwards
@@ -263,10 +263,8 @@ class Decomposition(TorchDispatchMode):
             return self._put(func, args, kwargs, at=2 if name == "index_put" else 3)
         if name == "masked_fill" and not isinstance(args[2], Tensor) and args[2] == 0:
             return self._repeated(func, name, args, kwargs)
-        if name == LAYER_NORM and self._node(args[0]) is not None:
-            return partial(self._layer_norm, *args[:4])
-        if name == RMS_NORM and self._node(args[0]) is not None:
-            return partial(self._rms_norm, args[0], args[2])
+        if name in NORMS and self._node(args[0]) is not None:
+            return partial(self._norm, name == LAYER_NORM, args)
         return None
 
     def _repeated(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made:
@@ -352,33 +350,19 @@ class Decomposition(TorchDispatchMode):
 
         return lambda _: [LinearOperation(operation, inputs)]
 
-    def _layer_norm(
-        self,
-        x: Tensor,
-        shape: Sequence[int],
-        weight: Tensor | None,
-        bias: Tensor | None,
-        result: Sequence[Tensor],
-    ) -> list[Node]:
-        axes, scale = tuple(range(-len(shape), 0)), result[2]
+    def _norm(self, is_centred: bool, args: tuple, result: Sequence[Tensor]) -> list[Node]:
+        """A LayerNorm, which is centred and may have a bias, or an RMSNorm; its scale is the last result."""
+        (x, shape, weight), scale = args[:3], result[-1]
+        axes = tuple(range(-len(shape), 0))
 
         def operation(part: Tensor) -> Tensor:
-            even = (part - part.mean(axes, keepdim=True)) * _like(scale, part)
+            even = (part - part.mean(axes, keepdim=True) if is_centred else part) * _like(scale, part)
             return even if weight is None else even * _like(weight, part)
 
         normed: Node = LinearOperation(operation, (self._summand(x),))
-        if bias is not None:
-            normed = _added((normed, self._summand(bias)), (1, 1), x.shape)
+        if is_centred and args[3] is not None:
+            normed = _added((normed, self._summand(args[3])), (1, 1), x.shape)
         return [normed, *(self._leaf(each, "norm") for each in result[1:])]
-
-    def _rms_norm(self, x: Tensor, weight: Tensor | None, result: Sequence[Tensor]) -> list[Node]:
-        scale = result[1]
-
-        def operation(part: Tensor) -> Tensor:
-            even = part * _like(scale, part)
-            return even if weight is None else even * _like(weight, part)
-
-        return [LinearOperation(operation, (self._summand(x),)), self._leaf(scale, "norm")]
 
 
 class Sum:
@@ -509,7 +493,8 @@ class Sum:
             if node not in reached:  # it comes before a start
                 continue
             leaf = next(iter(self._leaves[node])) if len(self._leaves[node]) == 1 else None
-            if leaf is not None and (node is leaf or (_is_written(leaf) and _is_matrix(node))):
+            is_written = leaf is not None and not leaf.constant and leaf.ids is None
+            if leaf is not None and (node is leaf or (is_written and _is_matrix(node))):
                 starts[node] = leaf, self._written(leaf, node)
             else:
                 reached |= set(self._inputs(node))
@@ -567,10 +552,6 @@ class Sum:
 def _all_inputs(node: Node) -> tuple[Node, ...]:
     """The inputs of a node; for a product of two tensors, both of them."""
     return tuple(part for part, _ in node.factors) if isinstance(node, Leaf) else node.inputs
-
-
-def _is_written(leaf: Leaf) -> bool:
-    return not leaf.constant and leaf.ids is None
 
 
 def _is_matrix(node: Node) -> bool:
