@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from math import log
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import regex
 import torch
@@ -13,8 +13,8 @@ import torch
 from mha_core import device as devices
 from mha_core.attention import positions
 from mha_core.attention.edits import Edit, ModuleEdit, Position, Site, by_layer, checked, edited
-from mha_core.attention.latent import LatentAttention, LatentSpec
-from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec, MultiHeadAttention
+from mha_core.attention.latent import LatentAttention
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, in_range, listed, one_of
 from mha_core.traces.answers import NOTHING, Answer, most_probable
@@ -214,9 +214,8 @@ def follow(
         LayerTrace.of(
             flow.attended,
             x=flow.x,
-            kv_short=_latent_vectors(layer.attention, flow.x),
             projections=layer.attention.projections(),
-            about=_facts(layer.attention.spec),
+            **_of_latent(layer.attention, flow.x),
         )
         for flow, layer in zip(passed.flows, model.layers, strict=True)
     )
@@ -332,19 +331,14 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
     return model, [edited(rule, of_layer, site, model.bias.device) for of_layer in by_place]
 
 
-def _latent_vectors(attention: MultiHeadAttention | LatentAttention, x: torch.Tensor) -> torch.Tensor | None:
-    """The latent vectors of keys and values, None of a layer without. (batch, token, rank)"""
+def _of_latent(attention: MultiHeadAttention | LatentAttention, x: torch.Tensor) -> dict[str, Any]:
+    """The latent vectors behind keys and values, (batch, token, rank), and their sizes, if there are any."""
     if not isinstance(attention, LatentAttention):
-        return None
+        return {}
+    spec = attention.spec
+    latent = LatentProjection(spec.kv_rank, plain_width=spec.d_k, value_width=spec.d_v)
     with torch.no_grad():
-        return attention.cached(x)[0]
-
-
-def _facts(spec: AttentionSpec | LatentSpec) -> Facts:
-    """The facts of a layer besides its tensors: the latent vector behind its keys and values."""
-    if not isinstance(spec, LatentSpec):
-        return Facts()
-    return Facts(latent=LatentProjection(spec.kv_rank, plain_width=spec.d_k, value_width=spec.d_v))
+        return {"kv_short": attention.cached(x)[0], "about": Facts(latent=latent)}
 
 
 def source(trained: Trained) -> MiniSource:

@@ -74,7 +74,7 @@ def trace(
     """
     sizes: dict[str, Any] = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v}
     sizes["bias"] = bias
-    spec = _spec(**sizes)
+    spec = AttentionSpec(*sizes.values())
     in_range("seed", seed, 0, MAX_SEED)
     in_range("layers", layers, 1, MAX_LAYERS)
     one_of("position", position, positions.POSITIONS)
@@ -118,13 +118,13 @@ def _check_cost(
 ) -> None:
     """Raise `MhaError` where a trace needs too much memory or time, with the nearest sizes that fit.
 
-    `sizes` are the arguments of `trace` for the sizes of a layer. Each fix changes one of them, the number of
-    layers, or the length of the text.
+    `sizes` are the arguments of `trace` for the sizes of a layer, in the order of `AttentionSpec`. Each fix
+    changes one of them, the number of layers, or the length of the text.
     """
 
     def needed(count: int = len(tokens), layers: int = layers, **change: int) -> tuple[int, int]:
         try:
-            spec = _spec(**sizes | change)
+            spec = AttentionSpec(*(sizes | change).values())
         except MhaError:  # sizes that do not fit together
             return sys.maxsize, sys.maxsize
         return nbytes(spec, count, layers, masked=masked), flops(spec, count, layers)
@@ -170,12 +170,6 @@ def _check_cost(
     if fitting:
         sentences.append(Phrase("With all else as it is, {sizes} would fit.", sizes=listed(fitting, "or")))
     raise MhaError(listed(sentences, "space"), fixes=tuple(fixes))
-
-
-def _spec(
-    *, d_model: int, h: int, n_kv_heads: int | None, d_k: int | None, d_v: int | None, bias: bool
-) -> AttentionSpec:
-    return AttentionSpec(d_model, h, n_kv_heads, d_k, d_v, bias)
 
 
 def follow(

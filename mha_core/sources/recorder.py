@@ -832,8 +832,7 @@ class Recorder:
                 call.number, *self._by_text, self._index, texts, keys.expand(call.k.shape[1])
             )
         call = self._added(place.forward_pass, call)
-        if result is not None:
-            output = result if output is None else output
+        if result is not None and output is not None:
             self._mark_ambiguous(call, axis, output, frame)
             if tiled is not None:
                 heads = by_part(output, output.shape[:-2], axis).transpose(1, 2).flatten(2).flatten(0, 1)

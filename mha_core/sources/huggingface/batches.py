@@ -140,7 +140,8 @@ def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict
     counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
     while width in counts:  # otherwise axes of heads and of tokens would have the same size
         width += 1
-    fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
+    paddings = (getattr(part, "pad_token_id", None) for part in (config, model.tokenizer))
+    fill = {"input_ids": next((n for n in paddings if n is not None), 0)}
     lengths = [len(text["input_ids"]) for text in texts]
     inputs = {}
     for name in {"attention_mask"}.union(*texts):
@@ -148,12 +149,6 @@ def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict
         rows = [text.get(name, [own] * n) for text, n in zip(texts, lengths, strict=True)]
         inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
     return {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}
-
-
-def _padding(model: Model) -> Iterator[int | None]:
-    """The id of padding, as the model and its tokenizer say."""
-    yield getattr(model.module.config.get_text_config(), "pad_token_id", None)
-    yield getattr(model.tokenizer, "pad_token_id", None)
 
 
 def _texts_are_independent(model: Model) -> bool:
