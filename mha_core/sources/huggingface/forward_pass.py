@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from mha_core.capture.call import Call
-from mha_core.capture.special_layers import bands, has
+from mha_core.capture.special_layers import bands
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.layer import LayerTrace
 
@@ -153,13 +153,12 @@ def returned(module: "PreTrainedModel", result: object) -> list[tuple[str, Tenso
 
     Weights are (1, head, query, key), or have more axes where the model reads a text in parts.
     """
-    weights_by_layer, in_bands = [], has(module, bands.watch)
-    reaches = bands.reaches(module) if in_bands else []
+    weights_by_layer, reaches = [], bands.reaches(module)
     for name, layer_kind in RETURNED.items():
         for at, weights in enumerate(getattr(result, name, None) or ()):
             if isinstance(weights, Mapping):  # Pegasus-X: weights of the parts of a text, by name
                 weights = max(weights.values(), key=Tensor.dim)
-            if in_bands and layer_kind in ("self", "encoder"):
+            if reaches and layer_kind in ("self", "encoder"):
                 weights = bands.dense(weights, reaches[at])
             if isinstance(weights, Tensor) and weights.dim() >= 4:
                 weights_by_layer.append((layer_kind, weights))
