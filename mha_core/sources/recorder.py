@@ -225,7 +225,7 @@ class Recorder:
         self._eager_mode = EagerMode(
             self._add_followed,
             every_row=True,
-            locate=self._place,
+            locate=lambda: self._here()[1],
             on_concat=self._add_joined,
             on_lost=partial(self._add_followed, is_lost=True),
         )
@@ -483,7 +483,8 @@ class Recorder:
     def _find_parts(self, where: Caller, lengths: Sequence[int], n_read: int | None) -> None:
         """Find the number of parts of an item in a call, which reads `n_read` sequences at once.
 
-        Raises `MhaError` where parts of several items are in one batch, and for a part that does not exist.
+        Raises `MhaError` where parts of several items are in one batch, for a part that does not exist, and
+        where all parts do not have the tokens together.
         """
         items = where.items(lengths) if self.batch is None else {self.batch}
         self._n_parts, self._is_one_of_several_items = 1, n_read == 1 and bool(items) and 1 not in items
@@ -500,24 +501,19 @@ class Recorder:
                 given=given,
             )
         index("item", self.item, 1, of=Phrase("The batch"))
-        if isinstance(self.part, str):  # all
-            self._check_sizes(n_read, *lengths)
-        else:
+        n_query, n_key = lengths
+        n_tokens = n_read * n_query
+        if isinstance(self.part, int):
             index("part", self.part, n_read, of=Phrase("The item"))
+        elif n_query != n_key or (n_tokens, n_tokens) not in kinds_by_sizes(self.sides):
+            raise MhaError(
+                "its {n_parts} parts of {n_query} queries and {n_key} keys do not make up {n_tokens} tokens.",
+                n_parts=n_read,
+                n_query=n_query,
+                n_key=n_key,
+                n_tokens=len(self.sides.queries),
+            )
         self._n_parts = n_read
-
-    def _check_sizes(self, n_parts: int, n_query: int, n_key: int) -> None:
-        """Raises `MhaError` where the parts of an item have not the tokens together."""
-        n_tokens = n_parts * n_query
-        if n_query == n_key and (n_tokens, n_tokens) in kinds_by_sizes(self.sides):
-            return
-        raise MhaError(
-            "its {n_parts} parts of {n_query} queries and {n_key} keys do not make up {n_tokens} tokens.",
-            n_parts=n_parts,
-            n_query=n_query,
-            n_key=n_key,
-            n_tokens=len(self.sides.queries),
-        )
 
     def _tiling(
         self, where: Caller, q: Tensor, k: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
@@ -549,11 +545,9 @@ class Recorder:
         one, about = found[0]
         return (one if tiled is None else tiled.attended([attended for attended, _ in found])), about
 
-    def _place(self) -> Place:
-        """The place of the running operation. If a new forward pass begins with it, the pass is added."""
-        return self._located(caller(self._block, self.model))
-
-    def _located(self, where: Caller) -> Place:
+    def _here(self) -> tuple[Caller, Place]:
+        """The caller and the place of the running operation; a forward pass that begins with it is added."""
+        where = caller(self._block, self.model)
         root, innermost = where.root, where.innermost
         outside = self._is_outside(where)
         if not outside and root is not None and (self._root is None or root.frame is not self._root.frame):
@@ -566,7 +560,7 @@ class Recorder:
         if innermost is not None:
             name = self._names.get(innermost)
             text = f"{name} ({text})" if name else f"{text} ({type(innermost).__name__})"
-        return Place(text, self._passes[-1], where.module)
+        return where, Place(text, self._passes[-1], where.module)
 
     def _is_outside(self, where: Caller) -> bool:
         """Whether neither a module nor a method of the recorded model is running."""
@@ -579,8 +573,7 @@ class Recorder:
         """Record a call of one of torch's functions; an error here does not reach the model."""
         # In this order: leaving inference mode turns gradients on again.
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
-            where = caller(self._block, self.model)
-            place = self._located(where)
+            where, place = self._here()
             if not is_kernel(function):
                 self._seen.append(None)
             if self._is_outside(where):
@@ -723,8 +716,7 @@ class Recorder:
         sizes = followed.q.shape[2], followed.k.shape[2]
         if is_lost and (followed.q.numel() > MAX_LOST or sizes not in kinds_by_sizes(self.sides)):
             return False
-        where = caller(self._block, self.model)
-        place = self._located(where)
+        where, place = self._here()
         if not following.is_exact(followed):
             return False
         if not is_lost:
