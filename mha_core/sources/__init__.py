@@ -145,11 +145,13 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
     check_settings(source, settings)
+    return _traced(text, source, settings)
+
+
+def _traced(text: Any, source: Any, settings: dict[str, Any]) -> AttentionTrace:
     _check_text(text, source)
     with devices.memory_errors(Phrase("This trace")):
-        if _is_built_in(source):
-            return SOURCES[source](text, source=source, **settings)
-        return model.trace(text, source=source, **settings)
+        return _function(source)(text, source=source, **settings)
 
 
 @overload
@@ -250,18 +252,16 @@ def weights_digest(source: str | PathLike[str] | nn.Module, **settings: Any) -> 
 
 def _one_by_one(texts: Iterable, source: str, settings: dict, reduce: Callable | None) -> Iterator:
     for text in texts:
-        try:
-            _check_text(text, source)
-            with devices.memory_errors(Phrase("This trace")):
-                trace = SOURCES[source](text, source=source, **settings)
-        except MhaError as error:
-            yield error
-        else:
-            yield trace if reduce is None else reduce(trace)
+        trace = batches.outcome(_traced, text, source, settings)
+        yield trace if reduce is None or isinstance(trace, MhaError) else reduce(trace)
 
 
 def _is_built_in(source: Any) -> TypeGuard[str]:
     return isinstance(source, str) and source in SOURCES
+
+
+def _function(source: Any) -> Callable[..., AttentionTrace]:
+    return SOURCES[source] if _is_built_in(source) else model.trace
 
 
 def _check_text(text: Any, source: Any) -> None:
@@ -336,8 +336,7 @@ def check_settings(source: Any, settings: dict[str, Any]) -> None:
 
 def _arguments(source: Any) -> list[str]:
     """The arguments of a source besides the text; names that are not in `SOURCES` are transformers models."""
-    function = SOURCES[source] if _is_built_in(source) else model.trace
-    names = [*inspect.signature(function).parameters]
+    names = [*inspect.signature(_function(source)).parameters]
     if names[-1] == "reading":
         names[-1:] = model.Reading.__annotations__
     return [name for name in names if name not in ("text", "source")]

@@ -61,11 +61,11 @@ def outcomes(
     while ahead := list(islice(pairs, batch * AHEAD if together else 1)):
         if together:
             yield from _followed(
-                model, [_outcome(read, model, text, limit) for text, _ in ahead], batch, reduce
+                model, [outcome(read, model, text, limit) for text, _ in ahead], batch, reduce
             )
             continue
         for text, target in ahead:
-            trace = _outcome(follow, model, text, target=target, limit=limit, **asked)
+            trace = outcome(follow, model, text, target=target, limit=limit, **asked)
             yield trace if isinstance(trace, MhaError) else reduce(trace)
 
 
@@ -83,7 +83,7 @@ def _pairs(texts: Iterable[str | Ids], targets: Iterable[str | Ids]) -> Iterator
         yield pair
 
 
-def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
+def outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
     """The result of a function, or the `MhaError` that it raised."""
     try:
         with memory_errors(Phrase("Its trace")):
@@ -107,14 +107,14 @@ def _followed(
         inputs = [read[n][1] for n in part]
         # An error in the model: reading each text alone shows which text causes it.
         together = trial.attempt(partial(_flow_many, model, inputs)) if len(part) > 1 else None
-        flows: list = together or [_outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
+        flows: list = together or [outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
         for n in part:
             layers = flows.pop(0)
             if isinstance(layers, MhaError):
                 results[n] = layers
             else:
                 tokens, ids = read[n]
-                trace = _outcome(trace_of, model, tokens, inputs_of(model, ids), *layers)
+                trace = outcome(trace_of, model, tokens, inputs_of(model, ids), *layers)
                 results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 
