@@ -56,8 +56,11 @@ class Folder:
     def config(self) -> dict:
         """The model's configuration. Raises `MhaError` where it is missing or cannot be read."""
         _check_file(self.path / "config.json", self.name)
+        reason: str = Phrase("it is not a JSON object")
         try:
             config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+            if isinstance(config, dict):
+                return config
         except FileNotFoundError:
             if (self.path / ADAPTER).exists():
                 raise _no_model(self.name) from None
@@ -67,16 +70,8 @@ class Folder:
                 name=self.name,
             ) from None
         except (OSError, ValueError) as error:
-            raise MhaError(
-                "The config.json of {name} cannot be read: {reason}.", name=self.name, reason=str(error)
-            ) from None
-        if not isinstance(config, dict):
-            raise MhaError(
-                "The config.json of {name} cannot be read: {reason}.",
-                name=self.name,
-                reason=Phrase("it is not a JSON object"),
-            )
-        return config
+            reason = str(error)
+        raise MhaError("The config.json of {name} cannot be read: {reason}.", name=self.name, reason=reason)
 
     @property
     def weights(self) -> list[Path]:
@@ -227,23 +222,16 @@ def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> in
 
 
 def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
+    reason: str = Phrase("it ends too early")
     try:
         with file.open("rb") as opened:
             [length] = struct.unpack("<Q", opened.read(8))
-            if length > os.path.getsize(file):
-                raise MhaError(
-                    "{file} is damaged and cannot be read: {reason}.",
-                    file=file.name,
-                    reason=Phrase("it ends too early"),
-                )
-            entries = json.loads(opened.read(length))
-        return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
-    except MhaError:
-        raise
+            if length <= os.path.getsize(file):
+                entries = json.loads(opened.read(length))
+                return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise MhaError(
-            "{file} is damaged and cannot be read: {reason}.", file=file.name, reason=str(error)
-        ) from None
+        reason = str(error)
+    raise MhaError("{file} is damaged and cannot be read: {reason}.", file=file.name, reason=reason)
 
 
 def check_stopped(cancelled: Callable[[], bool] | None) -> None:
