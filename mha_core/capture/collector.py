@@ -5,10 +5,10 @@ thread that runs, so several threads can trace one model without mixing their ca
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -94,16 +94,17 @@ class Collector:
         for place, arguments in self._arguments:
             if not place or f"{name}.".startswith(f"{place}."):  # modules inside have other arguments
                 inputs |= arguments
-        outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
+        outside = any(inputs.get(key) is not None for key in CROSS_INPUTS)
+        outside = outside or CROSS.search(name) is not None
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside, index=index)
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
         self._previous_uses, self.uses, self._arguments = self.uses, [], []
         self._joined, self._first = (joined, joined._version), None
-        self._output_codes = [
-            codes for codes in _all_codes(inputs.get("position_embeddings")) if _are_codes(codes)
-        ]
+        codes = inputs.get("position_embeddings")
+        several = codes.values() if isinstance(codes, dict) else (codes,)  # of each kind of layers, by name
+        self._output_codes = [one for one in several if _are_codes(one)]
 
     def edited_rule(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
         """The edited score rule of the next call. Raises `MhaError` if the edits are of another size."""
@@ -340,17 +341,6 @@ def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) ->
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.add_use(Use.of(module, args[0], output, proof))
-
-
-@cache
-def _looks_outside(name: str) -> bool:
-    """Whether the name of a module says that its keys come from another text."""
-    return CROSS.search(name) is not None
-
-
-def _all_codes(embeddings: object) -> Iterable[Any]:
-    """The rotary codes among the arguments; some models pass those of all kinds of layers, by name."""
-    return embeddings.values() if isinstance(embeddings, dict) else (embeddings,)
 
 
 def _are_codes(codes: object) -> bool:

@@ -62,17 +62,6 @@ def kinds_by_sizes(sides: Sides) -> dict[tuple[int, int], str]:
     return {(n_key, n_key): "encoder", (n_query, n_query): "decoder", (n_query, n_key): "cross"}
 
 
-def kinds_by_caller(calls: Sequence[RecordedCall], kinds: Sequence[str]) -> list[str]:
-    """The kind of each call, as the caller names them."""
-    if len(kinds) != len(calls):
-        raise MhaError(
-            "kinds names {n_kinds} calls, and {n_calls} were recorded.",
-            n_kinds=len(kinds),
-            n_calls=len(calls),
-        )
-    return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in kinds]
-
-
 @dataclass(frozen=True)
 class CallSorter:
     """Sorts recorded calls by their tokens; `named` are the kinds of the layers, if the caller gave them.
@@ -128,7 +117,13 @@ class CallSorter:
     def kinds(self, calls: Sequence[RecordedCall]) -> list[str]:
         """The kind of each call, as the caller names it, else by its numbers of queries and keys."""
         if self.named is not None:
-            return kinds_by_caller(calls, self.named)
+            if len(self.named) != len(calls):
+                raise MhaError(
+                    "kinds names {n_kinds} calls, and {n_calls} were recorded.",
+                    n_kinds=len(self.named),
+                    n_calls=len(calls),
+                )
+            return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in self.named]
         kinds, length = kinds_by_sizes(self.sides), len(self.sides.queries)
         if not self.sides.same and len(kinds) < 3:
             raise MhaError(

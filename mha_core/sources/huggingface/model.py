@@ -10,7 +10,7 @@ import inspect
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -204,7 +204,9 @@ def unwrapped(module: Any) -> "PreTrainedModel":
     for _ in range(MAX_WRAPPERS):
         if isinstance(inner, transformers.PreTrainedModel):
             return _traceable(inner)
-        if any(getattr(config, "is_prompt_learning", False) for config in _adapter_configs(inner)):
+        adapters = getattr(inner, "peft_config", None)
+        configs = adapters.values() if isinstance(adapters, dict) else ()
+        if any(getattr(config, "is_prompt_learning", False) for config in configs):
             raise MhaError(
                 "{model} puts vectors of its own before the text (prompt learning), "
                 "which are no tokens, so it cannot be traced. LoRA and other adapters inside the layers can.",
@@ -224,12 +226,6 @@ def unwrapped(module: Any) -> "PreTrainedModel":
         "with mha.record(tokens=…) as recorded: model(x).",
         model=type(module).__name__,
     )
-
-
-def _adapter_configs(module: object) -> list:
-    """The configurations of PEFT's adapters; empty without PEFT."""
-    configs = getattr(module, "peft_config", None)
-    return list(configs.values()) if isinstance(configs, dict) else []
 
 
 def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
@@ -612,17 +608,11 @@ def flow(
             function=model.foreign[0],
             code=loading.RECORDED,
         )
-    with _recording(model) as recorder, _errors_of(model):
+    recording = without_softmax.recording() if model.mixers else nullcontext()
+    with recording as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs, edits)
     mixers = () if recorder is None else recorder.layers(model.mixers)
     return *complete(model, *flowed, mixers), mixers
-
-
-def _recording(model: Model) -> AbstractContextManager:
-    """Records the layers without softmax, if the model has any."""
-    if not model.mixers:
-        return nullcontext()
-    return without_softmax.recording()
 
 
 def complete(

@@ -80,17 +80,15 @@ def encoded(
 
 def _given_inputs(tokenizer: Any, given: Mapping[str, Any]) -> dict[str, list[int]]:
     """The inputs of one text that a tokenizer has returned. Raises `MhaError` for those of several."""
-    ids = token_ids(tokenizer, _row(given["input_ids"]))
+    ids = given["input_ids"]
+    if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], list):  # of a list of one text
+        ids = ids[0]
+    ids = token_ids(tokenizer, ids)
     others = {name: given[name] for name in INPUTS[1:] if name in given}
     return {"input_ids": ids} | {
         name: per_token(name, numbers, len(ids), largest=1 if name == "attention_mask" else MAX_ID)
         for name, numbers in others.items()
     }
-
-
-def _row(ids: Any) -> Any:
-    """The ids of the one text of a batch of one, which a tokenizer returns for a list of texts."""
-    return ids[0] if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], list) else ids
 
 
 @contextmanager
