@@ -92,21 +92,30 @@ def _is_default(function: Callable, name: str) -> bool:
     return getattr(function, "__name__", "") == name and function.__module__.startswith("torch.")
 
 
-class HeadsReached(Exception):
+class _HeadsReached(Exception):
     """Ends `multi_head_attention_forward` at its attention, with the arguments of that call."""
 
 
 def _stop(*args: object) -> None:
-    raise HeadsReached(*args)
+    raise _HeadsReached(*args)
 
 
 # Torch's own code of the function, which ends when the heads are ready and is not seen by modes.
-until_heads = FunctionType(
+_UNTIL_HEADS = FunctionType(
     FORWARD.__code__,
     vars(F) | {"scaled_dot_product_attention": _stop, "has_torch_function": lambda tensors: False},
     argdefs=FORWARD.__defaults__,
 )
 SIGNATURE = inspect.signature(FORWARD)
+
+
+def inner_arguments(arguments: dict, *, is_causal: bool = False) -> tuple:
+    """The q, k, v, mask, dropout and causality with which `multi_head_attention_forward` attends."""
+    try:
+        _UNTIL_HEADS(**arguments | {"training": False, "need_weights": False, "is_causal": is_causal})
+    except _HeadsReached as reached:
+        return reached.args
+    raise RuntimeError("multi_head_attention_forward ended without attention")
 
 
 def projections(arguments: dict) -> Projections:

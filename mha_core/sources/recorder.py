@@ -40,15 +40,14 @@ from mha_core.capture.sdpa import (
     FORWARD,
     SDPA,
     SIGNATURE,
-    HeadsReached,
     SdpaMode,
     SdpaReader,
     flex_arguments,
+    inner_arguments,
     is_kernel,
     projections,
     uncompiled,
     unpacked,
-    until_heads,
 )
 from mha_core.capture.special_layers import without_attention
 from mha_core.capture.token_mixing import BEHIND, BESIDE, MIXES, UNCHECKED, Mixers
@@ -335,18 +334,17 @@ class Recorder:
         called = dict.fromkeys(root for each in self._passes for root in each.called)
         modules = [root for root in called if isinstance(root, nn.Module)]
         modules = modules if self.model is None else [self.model]
-        layers = {name: text for each in modules for name, text in without_attention(each).items()}
         layers = {
             name: Phrase("{sentence}.", sentence=text)
-            for name, text in layers.items()
+            for each in modules
+            for name, text in without_attention(each).items()
             if name not in recorded
         }
         found = dict(self._mixing)
-        for call in (
-            call for each in self._passes for call in each.calls if call.number in self._proof.mixed
-        ):
-            if not any(f"{call.name}.".startswith(f"{name}.") for name in found):
-                found[call.name] = self._proof.mixed[call.number]
+        for call in (call for each in self._passes for call in each.calls):
+            mixed = self._proof.mixed.get(call.number)
+            if mixed is not None and not any(f"{call.name}.".startswith(f"{name}.") for name in found):
+                found[call.name] = mixed
         by_reason: dict[str, list[str]] = {}
         for name, reason in found.items():
             if not any(f"{name}.".startswith(f"{layer}.") for layer in layers):
@@ -673,10 +671,7 @@ class Recorder:
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
         query = arguments["query"]
-        try:
-            until_heads(**arguments | {"training": False, "need_weights": False, "is_causal": causal})
-        except HeadsReached as reached:
-            q, k, v, mask, _, is_causal = reached.args
+        q, k, v, mask, _, is_causal = inner_arguments(arguments, is_causal=causal)
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
         lead, axis = self._reader.lead(q.shape[0], q, k, v)
         w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]

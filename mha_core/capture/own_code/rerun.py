@@ -17,10 +17,9 @@ from mha_core.capture.sdpa import (
     OPERATOR,
     SDPA,
     SIGNATURE,
-    HeadsReached,
     SdpaMode,
+    inner_arguments,
     is_flex_attention,
-    until_heads,
 )
 
 
@@ -94,12 +93,8 @@ def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tenso
         q, k, v = (args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
         return q, k, v
     if func is FORWARD:
-        arguments = SIGNATURE.bind(*args, **kwargs).arguments
-        try:
-            with torch._C.DisableTorchFunction():
-                until_heads(**arguments | {"training": False, "need_weights": False, "is_causal": False})
-        except HeadsReached as reached:
-            return reached.args[:3]
+        with torch._C.DisableTorchFunction():
+            return inner_arguments(SIGNATURE.bind(*args, **kwargs).arguments)[:3]
     return None
 
 

@@ -82,7 +82,8 @@ def without_attention(model: nn.Module) -> dict[str, str]:
     layers: dict[str, str] = {}
     for name, part in model.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
-            if _attends(part) and not any(name.startswith(f"{other}.") for other in layers):
+            attends = SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
+            if attends and not any(name.startswith(f"{other}.") for other in layers):
                 layers[name] = Phrase(
                     "{name}: it is made by torch.jit, where nothing is seen", name=name or part.original_name
                 )
@@ -118,8 +119,3 @@ def convolutions(model: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     for hook in hooks:
         hook.remove()
     return used
-
-
-def _attends(part: torch.jit.ScriptModule) -> bool:
-    """Whether the compiled code of a module has attention, or a softmax."""
-    return SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
