@@ -282,17 +282,13 @@ def find(
     if not ID.fullmatch(name) or "--" in name or ".." in name or len(name) > MAX_ID:
         raise no_id
     try:
-        import huggingface_hub
+        from huggingface_hub import snapshot_download
     except ImportError:
         raise library_missing() from None
     from huggingface_hub.errors import HFValidationError
 
     try:
-        path = Path(
-            huggingface_hub.snapshot_download(
-                name, revision=revision, local_files_only=True, endpoint=endpoint
-            )
-        )
+        path = Path(snapshot_download(name, revision=revision, local_files_only=True, endpoint=endpoint))
         cached = Folder(name, path, path.name)
         if cached.weights and not _missing_part(cached):
             return _checked(cached)

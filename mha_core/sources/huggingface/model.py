@@ -9,7 +9,7 @@ import gc
 import inspect
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -586,9 +586,35 @@ def trace_of(
     *,
     target: Tokens | None = None,
 ) -> AttentionTrace:
-    """The trace of a pass: its layers with their texts, and its source."""
-    layers = with_texts(tokens, target, layers)
-    return AttentionTrace(tokens, layers, source_of(model, inputs, layers, skipped), mixers=mixers)
+    """The trace of a pass: its layers with their texts, and its source.
+
+    The source has a note on ids of several texts without segments.
+    """
+    given: dict[str, Any] = {name: tuple(inputs[name][0].tolist()) for name in INPUTS if name in inputs}
+    config = model.module.config.get_text_config()
+    takes_segments = "token_type_ids" in inspect.signature(type(model.module).forward).parameters
+    one_segment = (
+        takes_segments
+        and (getattr(config, "type_vocab_size", None) or 0) > 1
+        and "token_type_ids" not in given
+        and getattr(model.tokenizer or config, "sep_token_id", None) in given["input_ids"][:-1]
+    )
+    source = ModelSource(
+        name=model.name,
+        revision=model.revision,
+        architecture=model.architecture,
+        family=model.module.config.model_type,
+        route=model.route.name if not layers or any(layer.knows("q") for layer in layers) else "weights",
+        difference=model.route.difference,
+        dtype=model.dtype,
+        device=model.device,
+        torch=str(torch.__version__),
+        transformers=_library().__version__,
+        skipped=skipped,
+        notes=(*model.route.notes, *([ONE_SEGMENT] if one_segment else [])),
+        **given,
+    )
+    return AttentionTrace(tokens, with_texts(tokens, target, layers), source, mixers=mixers)
 
 
 def flow(
@@ -632,36 +658,6 @@ def complete(
         nothing = Phrase("it has no attention layer that could be seen")
         raise forward_pass.nothing_shown(model.title, skipped or [nothing])
     return layers, skipped
-
-
-def source_of(
-    model: Model, inputs: Mapping[str, Tensor], layers: Iterable[LayerTrace], skipped: Iterable[str]
-) -> ModelSource:
-    """The source of a trace of this model, with a note on ids of several texts without segments."""
-    given: dict[str, Any] = {name: tuple(inputs[name][0].tolist()) for name in INPUTS if name in inputs}
-    config = model.module.config.get_text_config()
-    takes_segments = "token_type_ids" in inspect.signature(type(model.module).forward).parameters
-    one_segment = (
-        takes_segments
-        and (getattr(config, "type_vocab_size", None) or 0) > 1
-        and "token_type_ids" not in given
-        and getattr(model.tokenizer or config, "sep_token_id", None) in given["input_ids"][:-1]
-    )
-    return ModelSource(
-        name=model.name,
-        revision=model.revision,
-        architecture=model.architecture,
-        family=model.module.config.model_type,
-        route=model.route.name if not layers or any(layer.knows("q") for layer in layers) else "weights",
-        difference=model.route.difference,
-        dtype=model.dtype,
-        device=model.device,
-        torch=str(torch.__version__),
-        transformers=_library().__version__,
-        skipped=tuple(skipped),
-        notes=(*model.route.notes, *([ONE_SEGMENT] if one_segment else [])),
-        **given,
-    )
 
 
 def inputs_of(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:

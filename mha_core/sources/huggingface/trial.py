@@ -420,13 +420,12 @@ def run(
     """
     module, names = _to_run(route, module, names, inputs)
     if route.own_code is not None:
-        followed = route.own_code.layers(module, names, inputs, _close(module))
-        if (followed is None or not followed[0]) and keeps_sdpa(module):
+        layers, skipped = route.own_code.layers(module, names, inputs, _close(module)) or ((), ())
+        if layers:
+            return layers, (*route.skipped, *skipped)
+        if keeps_sdpa(module):
             raise nothing_shown(type(module).__name__, [ABSENT])
-        if followed is None or not followed[0]:
-            return _weights_alone(ANOTHER_WAY, module, inputs)
-        layers, skipped = followed
-        return layers, (*route.skipped, *skipped)
+        return _weights_alone(ANOTHER_WAY, module, inputs)
     if route.name == "weights":
         return _weights_alone(route.missing or WEIGHTS_ALONE, module, inputs)
     if route.name == "mixing":
@@ -609,10 +608,10 @@ def _weights_alone(missing: str, module: "PreTrainedModel", inputs: Mapping[str,
     layers, skipped = [], []
     for layer_kind, matrix in returned(module, reference):
         weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
-        if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
-            skipped.append(left_out(Phrase("{kind} layer", kind=layer_kind), IN_PARTS))
-        elif not are_weights(weights):
-            skipped.append(left_out(Phrase("{kind} layer", kind=layer_kind), NO_WEIGHTS))
+        fits = weights.shape[0] == 1 and weights.shape[2:] == sizes(inputs)[layer_kind]
+        if not fits or not are_weights(weights):
+            name = Phrase("{kind} layer", kind=layer_kind)
+            skipped.append(left_out(name, NO_WEIGHTS if fits else IN_PARTS))
         else:
             tensors = MappingProxyType({"weights": weights[0].detach().to("cpu").clone()})
             layers.append(LayerTrace(tensors, kind=layer_kind, about=Facts(missing=missing)))
