@@ -258,7 +258,8 @@ class Decomposition(TorchDispatchMode):
                 LinearOperation(lambda x: x, (node,)) if torch.equal(given, result) else None
             ]
         if name == "where" and len(args) == 3 and args[0] not in self._compared:  # else an activation
-            return self._chosen(*args)
+            condition, inputs = args[0], (self._summand(args[1]), self._summand(args[2]))
+            return lambda _: [LinearOperation(lambda x, y: torch.where(condition, x, y), inputs)]
         if name in ("index_put", "index_add"):
             return self._put(func, args, kwargs, at=2 if name == "index_put" else 3)
         if name == "masked_fill" and not isinstance(args[2], Tensor) and args[2] == 0:
@@ -333,10 +334,6 @@ class Decomposition(TorchDispatchMode):
     def _joined(self, func: Callable, tensors: Sequence[Tensor], dim: int = 0) -> Made:
         inputs = tuple(map(self._summand, tensors))
         return lambda _: [LinearOperation(lambda *parts: func(parts, dim), inputs)]
-
-    def _chosen(self, condition: Tensor, one: object, other: object) -> Made:
-        inputs = self._summand(one), self._summand(other)
-        return lambda _: [LinearOperation(lambda x, y: torch.where(condition, x, y), inputs)]
 
     def _put(self, func: Any, args: tuple, kwargs: dict, *, at: int) -> Made:
         """Numbers that are written or added at some places of a tensor."""

@@ -105,8 +105,7 @@ def rule_fields(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tens
             hides = ~table
         else:
             hides = hidden_by(table)
-            if (table.masked_fill(hides, 0) != 0).any():
-                numbers = table.masked_fill(hides, 0)
+            if (numbers := table.masked_fill(hides, 0)).any():
                 total = numbers if total is None else total + numbers
         if hides.any():
             hidden = hides if hidden is None else hidden | hides

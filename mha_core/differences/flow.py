@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mha_core.attention.functional import HALF
 from mha_core.differences.search import distance
 from mha_core.differences.student import Case
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 class Result(NamedTuple):
@@ -82,7 +81,7 @@ class Flow(TorchFunctionMode):
 
 
 def _is_half(value: object) -> bool:
-    return isinstance(value, torch.dtype) and value in HALVES
+    return isinstance(value, torch.dtype) and value in HALF
 
 
 class Run(NamedTuple):
