@@ -80,31 +80,23 @@ class CallSorter:
         """The calls of a pass that fit the tokens, and sentences about all others."""
         kinds = kinds_by_sizes(self.sides)
         calls = [self._without_unused_keys(call, kinds) for call in forward.calls]
-        of_two = [call for call in calls if call.looks_outside and self.sides.same]
-        first = min((call.number for call in of_two if call.sizes in kinds), default=math.inf)
+        of_sizes = [call for call in calls if call.sizes in kinds]
+        of_two = [call for call in of_sizes if call.looks_outside and self.sides.same]
+        first = min((call.number for call in of_two), default=math.inf)
         looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
-        ambiguous = {call: call.ambiguity for call in calls if call.ambiguity and call.sizes in kinds}
-        ambiguous |= {
-            call: self.against[call.number]
-            for call in calls
-            if call.number in self.against and call.sizes in kinds
-        }
+        ambiguous = {call: call.ambiguity for call in of_sizes if call.ambiguity}
+        ambiguous |= {call: self.against[call.number] for call in of_sizes if call.number in self.against}
         ambiguous |= {
             call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
         }
-        ambiguous |= {
-            call: BEHIND_TWO_TEXTS
-            for call in calls
-            if call.number > first and call.sizes in kinds and call not in of_two
-        }
-        fitting = [
-            call for call in calls if call.sizes in kinds and call not in of_two and call not in ambiguous
-        ]
-        of_other_sizes = [call for call in calls if call.sizes not in kinds]
+        behind = [call for call in of_sizes if call.number > first and call not in of_two]
+        ambiguous |= dict.fromkeys(behind, BEHIND_TWO_TEXTS)
+        fitting = [call for call in of_sizes if call not in of_two and call not in ambiguous]
+        of_other_sizes = [call for call in calls if call not in of_sizes]
         misfits = [self._misfit(call) for call in of_other_sizes]
         hints = [GIVE_ONE] if of_other_sizes else []
         hints += [STEPS] if any(call.sizes[0] == 1 < call.sizes[1] for call in of_other_sizes) else []
-        misfits += [placed(call.place, TWO_TEXTS) for call in of_two if call.sizes in kinds]
+        misfits += [placed(call.place, TWO_TEXTS) for call in of_two]
         misfits += [placed(call.place, reason) for call, reason in ambiguous.items()]
         misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
         unfollowed = [
