@@ -37,15 +37,11 @@ def role(name: str) -> str | None:
     """The matrix that a weight is by its name: q, k, v, o, or qkv and kv packed; None for another name."""
     words = [word.lower() for word in WORD.findall(name) if word not in ("weight", "bias")]
     words += [one + other for one, other in pairwise(words)]
-    return next(
-        (
-            matrix
-            for matrix, names in ROLES.items()
-            for named, word in product(names.split(), words)
-            if named == word or (len(named) >= 3 and named in word)
-        ),
-        None,
-    )
+    for matrix, names in ROLES.items():
+        for named, word in product(names.split(), words):
+            if named == word or (len(named) >= 3 and named in word):
+                return matrix
+    return None
 
 
 class Learned(NamedTuple):

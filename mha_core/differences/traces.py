@@ -170,15 +170,9 @@ def difference(mine: Runs, theirs: Runs) -> Difference:
     for number in range(min(counts)):
         pairs = [(one[number], other[number]) for one, other in zip(ours, others, strict=True)]
         _check(pairs)
-        limit = rounding(
-            *(
-                layer.tensors[name].dtype
-                for pair in pairs
-                for layer in pair
-                for name in ("v", "weights")
-                if layer.knows(name)
-            )
-        ) * (1 + PER_LAYER * number)
+        layers = [layer for pair in pairs for layer in pair]
+        tensors = [layer.tensors[of] for layer in layers for of in ("v", "weights") if layer.knows(of)]
+        limit = rounding(*(tensor.dtype for tensor in tensors)) * (1 + PER_LAYER * number)
         found = [(_matrices(a), _matrices(b)) for a, b in pairs]
         here = _order(*found[0], limit)
         if here is not None:
