@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.capture.call import Call
 from mha_core.capture.special_layers import bands
 from mha_core.errors import MhaError, Phrase, listed
-from mha_core.traces.layer import LayerTrace
+from mha_core.traces.layer import KINDS, LayerTrace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -124,10 +124,9 @@ def probe(module: "PreTrainedModel", n: int = PROBE) -> dict[str, Tensor]:
 
 def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """The numbers of queries and keys in layers of each kind; (0, 0) if the model does not have the kind."""
-    n_text = inputs["input_ids"].shape[1]
     n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
-    of_text = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
-    return {**of_text, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
+    n = {"text": inputs["input_ids"].shape[1], "target": n_target}
+    return {layer_kind: (n[queries], n[keys]) for layer_kind, (queries, keys) in KINDS.items()}
 
 
 def kind(call: Call, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping) -> str | None:
