@@ -21,17 +21,8 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.export.head_view import HeadView
+from mha_core.traces import limits
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.limits import (
-    INFINITE,
-    check_finite,
-    check_results,
-    check_scores,
-    check_sizes,
-    check_weights,
-    norm,
-    sizes_of,
-)
 from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tensors import native
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
@@ -132,13 +123,15 @@ def from_tensors(
         _check_dtypes(number, named | {"w_o": matrix})
         _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
         _check_rule(Phrase("layer {number}", number=number), named, rule, sides)
-        check_scores(f"layer {number}", named["q"], named["k"], rule)
+        limits.check_scores(f"layer {number}", named["q"], named["k"], rule)
         layer = LayerTrace(
             MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides
         )
         held = named | {f"rule.{name}": table for name, table in rule.tensors().items()}
         held |= {} if matrix is None else {"w_o": matrix}
-        check_results(f"layer {number}", layer, {name: norm(tensor) for name, tensor in held.items()})
+        limits.check_results(
+            f"layer {number}", layer, {name: limits.norm(tensor) for name, tensor in held.items()}
+        )
         layers.append(layer)
     return AttentionTrace(sides.queries, tuple(layers), described)
 
@@ -174,7 +167,7 @@ def from_weights(
                 n_query=expected[0],
                 n_key=expected[1],
             )
-        check_weights(f"layer {number}", layer_weights)
+        limits.check_weights(f"layer {number}", layer_weights)
         layers.append(
             LayerTrace(MappingProxyType({"weights": layer_weights}), kind=_kind(sides), sides=sides)
         )
@@ -256,7 +249,7 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
             "weights have NaN, which torch gives in a row whose keys are all hidden. Such a row is 0: give "
             "torch.nan_to_num(weights), or that of numpy."
         )
-    check_finite(name, tensor)
+    limits.check_finite(name, tensor)
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
@@ -362,7 +355,7 @@ def _matrices(w_o: Any, count: int) -> list[Tensor]:
         )
     matrices = [_tensor("w_o", part).clone() for part in parts]
     for matrix in matrices:
-        check_finite("w_o", matrix)
+        limits.check_finite("w_o", matrix)
     return matrices
 
 
@@ -403,12 +396,12 @@ def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
 def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: Sides) -> None:
     """Raise `MhaError` unless the tensors of a rule fit the heads and tokens."""
     tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
-    check_sizes(where, sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
+    limits.check_sizes(where, limits.sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
     for name, tensor in tensors.items():
-        check_finite(
+        limits.check_finite(
             Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),
             tensor,
-            infinite=name in INFINITE,
+            infinite=name in limits.INFINITE,
         )
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.module import Attended
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture import sdpa
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.collector import CROSS
 from mha_core.capture.masks import SharedTensors
@@ -36,19 +37,6 @@ from mha_core.capture.own_code.order import Outermost, Proof, Seen, order, proof
 from mha_core.capture.own_code.scores import FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, RecordedCall, side_by_side
-from mha_core.capture.sdpa import (
-    FORWARD,
-    SDPA,
-    SIGNATURE,
-    SdpaMode,
-    SdpaReader,
-    flex_arguments,
-    inner_arguments,
-    is_kernel,
-    projections,
-    uncompiled,
-    unpacked,
-)
 from mha_core.capture.special_layers import without_attention
 from mha_core.capture.token_mixing import BEHIND, BESIDE, MIXES, UNCHECKED, Mixers
 from mha_core.device import memory_errors
@@ -228,7 +216,7 @@ class Recorder:
             on_concat=self._add_joined,
             on_lost=partial(self._add_followed, is_lost=True),
         )
-        self._reader = SdpaReader()
+        self._reader = sdpa.SdpaReader()
         self._block: FrameType | None = None
         self._root: Root | None = None
         self._names = {} if model is None else {part: name for name, part in model.named_modules()}
@@ -256,13 +244,13 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         self._block = sys._getframe(1)
-        self._modes.enter_context(uncompiled)
+        self._modes.enter_context(sdpa.uncompiled)
         self._modes.enter_context(self._modules)
         if self._check:
             only_plain = self._check == ORDER
             self._modes.enter_context(Outermost(self._names, self._prove, only_plain=only_plain))
         self._modes.enter_context(self._eager_mode)
-        self._modes.enter_context(SdpaMode(self._record_call))
+        self._modes.enter_context(sdpa.SdpaMode(self._record_call))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -572,22 +560,22 @@ class Recorder:
         # In this order: leaving inference mode turns gradients on again.
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
             where, place = self._here()
-            if not is_kernel(function):
+            if not sdpa.is_kernel(function):
                 self._seen.append(None)
             if self._is_outside(where):
                 self._skip(place, OUTSIDE)
                 return
             try:
-                if function is FORWARD:
-                    self._add_forward(place, where, SIGNATURE.bind(*args, **kwargs).arguments, result[0])
+                if function is sdpa.FORWARD:
+                    self._add_forward(place, where, sdpa.SIGNATURE.bind(*args, **kwargs).arguments, result[0])
                     return
-                if is_kernel(function):
+                if sdpa.is_kernel(function):
                     name = getattr(function, "__name__", function)
                     raise MhaError(
                         "attention was not followed: the code calls the operator {name} itself.", name=name
                     )
-                if function is not SDPA:
-                    kwargs, args = flex_arguments(*args, **kwargs), ()
+                if function is not sdpa.SDPA:
+                    kwargs, args = sdpa.flex_arguments(*args, **kwargs), ()
                     result = result[0]
                 self._add_sdpa(place, where, result, *args, **kwargs)
             except MhaError as error:
@@ -616,8 +604,8 @@ class Recorder:
         """A call of `scaled_dot_product_attention`, as one layer."""
         packed = 1 if query.is_nested else where.packed_heads(query.shape)
         asked, folding = query, None
-        query, output = unpacked(query, packed), unpacked(result, packed)
-        attn_mask = None if attn_mask is None else unpacked(attn_mask, packed)
+        query, output = sdpa.unpacked(query, packed), sdpa.unpacked(result, packed)
+        attn_mask = None if attn_mask is None else sdpa.unpacked(attn_mask, packed)
         batch = self.batch
         if query.dim() > 1 and not query.is_nested:
             batch = self._n_sequences(where, (query.shape[-2], key.shape[-2]), query.shape)
@@ -671,7 +659,7 @@ class Recorder:
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
         query = arguments["query"]
-        q, k, v, mask, _, is_causal = inner_arguments(arguments, is_causal=causal)
+        q, k, v, mask, _, is_causal = sdpa.inner_arguments(arguments, is_causal=causal)
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
         lead, axis = self._reader.lead(q.shape[0], q, k, v)
         w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
@@ -696,7 +684,7 @@ class Recorder:
                 tensors["x"] = tiled.whole(x.transpose(0, 1).flatten(0, 1))
         key, value = arguments["key"], arguments["value"]
         apart = key is value is not query and not (key.shape == query.shape and torch.equal(key, query))
-        matrices = projections(arguments)._asdict()
+        matrices = sdpa.projections(arguments)._asdict()
         self._add(
             place, attended, about, tensors=tensors, matrices=matrices, looks_outside=apart, tiled=tiled
         )

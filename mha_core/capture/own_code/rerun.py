@@ -9,18 +9,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
+from mha_core.capture import sdpa
 from mha_core.capture.module_copy import copied, drawing_alike
 from mha_core.capture.own_code.following import EagerMode, is_exact
 from mha_core.capture.own_code.scores import FollowedAttention
-from mha_core.capture.sdpa import (
-    FORWARD,
-    OPERATOR,
-    SDPA,
-    SIGNATURE,
-    SdpaMode,
-    inner_arguments,
-    is_flex_attention,
-)
 
 
 class Heads(NamedTuple):
@@ -61,7 +53,7 @@ class Operations(TorchFunctionMode):
         kwargs = kwargs or {}
         self.number += 1
         if (reached := _arguments(func, args, kwargs)) is not None:
-            self._add(*reached, axis=0 if func is FORWARD else -2)
+            self._add(*reached, axis=0 if func is sdpa.FORWARD else -2)
         result = func(*args, **kwargs)
         if self.heads and self.heads[-1].number == self.number:
             self.results[self.number] = result
@@ -86,15 +78,15 @@ class Operations(TorchFunctionMode):
 
 def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tensor, Tensor] | None:
     """The queries, keys and values of a call of one of torch's own functions."""
-    if is_flex_attention(func):
+    if sdpa.is_flex_attention(func):
         return args[:3]
-    if func is SDPA or func is OPERATOR:
+    if func is sdpa.SDPA or func is sdpa.OPERATOR:
         names = ("query", "key", "value")
         q, k, v = (args[at] if at < len(args) else kwargs[name] for at, name in enumerate(names))
         return q, k, v
-    if func is FORWARD:
+    if func is sdpa.FORWARD:
         with torch._C.DisableTorchFunction():
-            return inner_arguments(SIGNATURE.bind(*args, **kwargs).arguments)[:3]
+            return sdpa.inner_arguments(sdpa.SIGNATURE.bind(*args, **kwargs).arguments)[:3]
     return None
 
 
@@ -122,7 +114,7 @@ def rerun(
 def _unseen() -> Iterator[None]:
     """In this block this thread records nothing, except by modes entered inside it; other modes go on."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
-    others = [mode for mode in modes if not isinstance(mode, EagerMode | SdpaMode | Operations)]
+    others = [mode for mode in modes if not isinstance(mode, EagerMode | sdpa.SdpaMode | Operations)]
     try:
         for mode in others:
             _push_mode(mode)

@@ -31,24 +31,7 @@ from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.special_layers import bands, chunks, has, watcher, without_attention
 from mha_core.capture.token_mixing import UNCHECKED, mixing
 from mha_core.errors import MhaError, Phrase, listed
-from mha_core.sources.huggingface.forward_pass import (
-    ELSEWHERE,
-    IN_PARTS,
-    NO_WEIGHTS,
-    RETURNED,
-    PassLayers,
-    Spelled,
-    are_weights,
-    forward,
-    has_target,
-    kind,
-    left_out,
-    nothing_shown,
-    output,
-    probe,
-    returned,
-    sizes,
-)
+from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
@@ -148,8 +131,8 @@ def same_result(as_run: "PreTrainedModel", module: "PreTrainedModel", inputs: Ma
     models = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
     one, other = (model.base_model for model in models)
     inputs = {name: tensor for name, tensor in inputs.items() if name != "logits_to_keep"}
-    theirs = attempt(lambda: output(forward(one, inputs)))
-    own = attempt(lambda: output(forward(other, inputs)))
+    theirs = attempt(lambda: forward_pass.output(forward_pass.forward(one, inputs)))
+    own = attempt(lambda: forward_pass.output(forward_pass.forward(other, inputs)))
     if theirs is None or own is None:
         return False
     mask = None if "decoder_input_ids" in inputs else inputs.get("attention_mask")
@@ -208,17 +191,17 @@ def _adjusted(module: "PreTrainedModel", route: Route, ours: str) -> tuple[dict[
     _set(module, ours if route.name == "attend" else "eager")
     names = {} if route.changes else watch(module)
     # This pass also proves the matrices; later passes rely on it.
-    layers, _ = run(route, module, names, probe(module))
+    layers, _ = run(route, module, names, forward_pass.probe(module))
     return names, tuple(layer.name for layer in layers)
 
 
 def _tried(module: "PreTrainedModel", ours: str) -> Route:
     """The best route of a model of our own. Raises `MhaError` if there is none."""
-    inputs = probe(module)
+    inputs = forward_pass.probe(module)
     has_interface = _set(module, "eager")
     before = _classes(module)
     try:
-        reference = forward(module, inputs, output_attentions=not keeps_sdpa(module))
+        reference = forward_pass.forward(module, inputs, output_attentions=not keeps_sdpa(module))
     except Exception as error:  # the model's own code can raise any error
         raise MhaError(
             "{model} does not run on a text alone: {type}: {reason}. So nothing of it can be traced.",
@@ -241,10 +224,10 @@ def checked(route: Route, module: "PreTrainedModel", known: Iterable[str]) -> Ro
 
     `known` are the names of the parts that are already shown or named.
     """
-    found = attempt(lambda: mixing_beside(route, module, known, probe(module)))
+    found = attempt(lambda: mixing_beside(route, module, known, forward_pass.probe(module)))
     if found is None or UNCHECKED in found.values():
         return replace(route, notes=(*route.notes, NOT_CHECKED))
-    return replace(route, skipped=(*route.skipped, *(left_out(name, BESIDE) for name in found)))
+    return replace(route, skipped=(*route.skipped, *(forward_pass.left_out(name, BESIDE) for name in found)))
 
 
 def mixing_beside(
@@ -261,17 +244,17 @@ def mixing_beside(
     inputs = {name: ids[:, :length] for name, ids in inputs.items()}
     if route.changes:
         module = twin(module)
-        forward(module, inputs)
+        forward_pass.forward(module, inputs)
     names, known = {part: name for name, part in module.named_modules()}, set(known)
     given = [part for part, name in names.items() if name in known or watcher(name, part) in REARRANGED]
-    wholes = [module, *([module.get_decoder()] if has_target(module) else ()), *given]
+    wholes = [module, *([module.get_decoder()] if forward_pass.has_target(module) else ()), *given]
 
     def found(names: dict[nn.Module, str]) -> dict[str, str]:
         own = route.name == "watch"
 
         def run() -> object:
-            with Spelled() if own else nullcontext():
-                return forward(module, inputs)
+            with forward_pass.Spelled() if own else nullcontext():
+                return forward_pass.forward(module, inputs)
 
         return mixing(names, given, run, length, has_own_softmax=own)
 
@@ -285,10 +268,10 @@ def _classes(module: "PreTrainedModel") -> dict[str, type]:
 def _route(
     module: "PreTrainedModel", names: Mapping[int, str], ours: str, inputs: dict, reference: object
 ) -> Route:
-    returned_weights, difference, reason = returned(module, reference), None, ""
+    returned_weights, difference, reason = forward_pass.returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
-        left_out(Phrase("{kind} layer", kind=layer_kind), IN_PARTS)
+        forward_pass.left_out(Phrase("{kind} layer", kind=layer_kind), forward_pass.IN_PARTS)
         for layer_kind, matrix in returned_weights
         if matrix.dim() > 4
     )
@@ -316,7 +299,7 @@ def _route(
         reasons = (*without_attention(module).values(), *notes) or (
             Phrase("it has no attention that could be seen"),
         )
-        raise nothing_shown(type(module).__name__, reasons)
+        raise forward_pass.nothing_shown(type(module).__name__, reasons)
     if reason:
         return Route("weights", 0.0, listed((reason, WEIGHTS_ALONE), "space"), notes=notes)
     return Route("weights", 0.0, MISSING if difference is None else DIFFERENT)
@@ -348,11 +331,11 @@ def _prove_long_text(module: "PreTrainedModel", names: Mapping[int, str], ours: 
 
     For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.
     """
-    inputs = probe(module, min(LONG_PROBE, max_tokens(module, None)))
+    inputs = forward_pass.probe(module, min(LONG_PROBE, max_tokens(module, None)))
     for budget in SMALL_BUDGETS:
         with small_budgets(module, budget) as smaller:
             _set(module, "eager")
-            reference = attempt(lambda: forward(module, inputs, output_attentions=True))
+            reference = attempt(lambda: forward_pass.forward(module, inputs, output_attentions=True))
             _set(module, ours)
             difference = (
                 None if reference is None else attempt(partial(_trial, module, names, inputs, reference, by))
@@ -363,7 +346,7 @@ def _prove_long_text(module: "PreTrainedModel", names: Mapping[int, str], ours: 
         if not smaller or budget == SMALL_BUDGETS[-1]:
             return
         _set(module, "eager")
-        if gap(output(reference), output(forward(module, inputs))) > 0:
+        if gap(forward_pass.output(reference), forward_pass.output(forward_pass.forward(module, inputs))) > 0:
             return
     raise Unproven(
         "{model} treats attention functions differently by their names, and ours was not "
@@ -401,7 +384,7 @@ def _has_mixers_alone(
     from mha_core.sources.huggingface.own_code import collect
 
     calls, watcher = collect(module, names, inputs, close, every_row=True)
-    return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
+    return not calls and not any(watcher.softmaxes[size] for size in forward_pass.sizes(inputs).values())
 
 
 Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # by the number of the call in a pass
@@ -413,7 +396,7 @@ def run(
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     edits: Edits = MappingProxyType({}),
-) -> PassLayers:
+) -> forward_pass.PassLayers:
     """The layers of a forward pass by a route, and sentences about what is left out.
 
     Only the route "attend" accepts `edits`. Raises `MhaError` if the calls are not those that `sites` found.
@@ -424,16 +407,16 @@ def run(
         if layers:
             return layers, (*route.skipped, *skipped)
         if keeps_sdpa(module):
-            raise nothing_shown(type(module).__name__, [ABSENT])
+            raise forward_pass.nothing_shown(type(module).__name__, [ABSENT])
         return _weights_alone(ANOTHER_WAY, module, inputs)
     if route.name == "weights":
         return _weights_alone(route.missing or WEIGHTS_ALONE, module, inputs)
     if route.name == "mixing":
-        forward(module, inputs)
+        forward_pass.forward(module, inputs)
         return (), route.skipped
     collector = Collector(names, route.by, edits)
     with collecting(collector):
-        forward(module, inputs)
+        forward_pass.forward(module, inputs)
     if collector.edits:
         raise MhaError("Not every edit acted: with edits the model calls its attention in another way.")
     return layers_of(route, module, names, inputs, collector.calls)
@@ -461,9 +444,9 @@ def sites(
     module, names = _to_run(route, module, names, inputs)
     collector, attentions = Collector(names, route.by), {}
     with collecting(collector):
-        forward(module, inputs)
+        forward_pass.forward(module, inputs)
     for number, call in enumerate(collector.calls):
-        layer_kind = kind(call, module, names, inputs)
+        layer_kind = forward_pass.kind(call, module, names, inputs)
         if layer_kind is not None:
             queries, keys = (texts[side] for side in KINDS[layer_kind])
             assert queries is not None  # a model with such a layer has read both
@@ -479,7 +462,7 @@ def _to_run(
     if not route.changes:
         return module, names
     module = twin(module)
-    forward(module, inputs)
+    forward_pass.forward(module, inputs)
     return module, watch(module)
 
 
@@ -489,21 +472,21 @@ def layers_of(
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     calls: list[Call],
-) -> PassLayers:
+) -> forward_pass.PassLayers:
     """The calls as layers, and sentences about what is left out. The list of calls is emptied."""
     layers, skipped = [], [*route.skipped]
     shared: dict = {}
     calls.reverse()
     while calls:  # each call is freed once it is copied
         call = calls.pop()
-        layer_kind = kind(call, module, names, inputs)
+        layer_kind = forward_pass.kind(call, module, names, inputs)
         if layer_kind is None:
-            skipped.append(left_out(call.name, ELSEWHERE))
+            skipped.append(forward_pass.left_out(call.name, forward_pass.ELSEWHERE))
         else:
             layers.append(call.layer(layer_kind, shared))
     absent = Counter(route.layers) - Counter(layer.name for layer in layers)
     absent -= Counter(entry.partition(":")[0] for entry in skipped)
-    return tuple(layers), (*skipped, *(left_out(name, ABSENT) for name in absent.elements()))
+    return tuple(layers), (*skipped, *(forward_pass.left_out(name, ABSENT) for name in absent.elements()))
 
 
 def _close(module: nn.Module) -> float:
@@ -543,23 +526,25 @@ def _trial(
     collector = Collector(names, by)
     with collecting(collector):
         try:
-            ours = forward(module, inputs)
+            ours = forward_pass.forward(module, inputs)
         except UnknownKeyword as error:
             raise Unproven(error.phrase) from error
     if not collector.calls:
         return None
     weights = [
-        (layer_kind, matrix) for layer_kind, matrix in returned(module, reference) if matrix.dim() == 4
+        (layer_kind, matrix)
+        for layer_kind, matrix in forward_pass.returned(module, reference)
+        if matrix.dim() == 4
     ]
-    difference = gap(output(ours), output(reference))
-    kinds = [kind(call, module, names, inputs) for call in collector.calls]
-    for of in RETURNED.values():
-        n_returned = sum(k == of and w.shape[2:] == sizes(inputs)[of] for k, w in weights)
+    difference = gap(forward_pass.output(ours), forward_pass.output(reference))
+    kinds = [forward_pass.kind(call, module, names, inputs) for call in collector.calls]
+    for of in forward_pass.RETURNED.values():
+        n_returned = sum(k == of and w.shape[2:] == forward_pass.sizes(inputs)[of] for k, w in weights)
         if n_returned > kinds.count(of) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
             return None
     model_weights = [matrix for _, matrix in weights]
     if len(kinds) == len(model_weights):
-        order = [*RETURNED.values(), None]
+        order = [*forward_pass.RETURNED.values(), None]
         by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: order.index(pair[0]))
         gaps = (_weights_gap(call, w) for (_, call), w in zip(by_kind, model_weights, strict=True))
         difference = max([difference, *gaps])
@@ -603,15 +588,19 @@ def keeps_sdpa(module: "PreTrainedModel") -> bool:
     return module.config._attn_implementation == "sdpa" and not _able(module)
 
 
-def _weights_alone(missing: str, module: "PreTrainedModel", inputs: Mapping[str, Tensor]) -> PassLayers:
-    reference = forward(module, inputs, output_attentions=True)
+def _weights_alone(
+    missing: str, module: "PreTrainedModel", inputs: Mapping[str, Tensor]
+) -> forward_pass.PassLayers:
+    reference = forward_pass.forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for layer_kind, matrix in returned(module, reference):
-        weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
-        fits = weights.shape[0] == 1 and weights.shape[2:] == sizes(inputs)[layer_kind]
-        if not fits or not are_weights(weights):
+    for layer_kind, matrix in forward_pass.returned(module, reference):
+        weights = _without_filling(matrix, *forward_pass.sizes(inputs)[layer_kind])
+        fits = weights.shape[0] == 1 and weights.shape[2:] == forward_pass.sizes(inputs)[layer_kind]
+        if not fits or not forward_pass.are_weights(weights):
             name = Phrase("{kind} layer", kind=layer_kind)
-            skipped.append(left_out(name, NO_WEIGHTS if fits else IN_PARTS))
+            skipped.append(
+                forward_pass.left_out(name, forward_pass.NO_WEIGHTS if fits else forward_pass.IN_PARTS)
+            )
         else:
             tensors = MappingProxyType({"weights": weights[0].detach().to("cpu").clone()})
             layers.append(LayerTrace(tensors, kind=layer_kind, about=Facts(missing=missing)))
