@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +14,8 @@ from torch.overrides import TorchFunctionMode
 from mha_core.capture.call import Call
 from mha_core.capture.special_layers import bands
 from mha_core.errors import MhaError, Phrase, listed
+from mha_core.sources.huggingface import PreTrainedModel
 from mha_core.traces.layer import KINDS, LayerTrace
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and sentences about the layers left out
 PROBE = 7  # tokens of a trial
@@ -47,7 +45,7 @@ def nothing_shown(name: str, reasons: Iterable[str]) -> MhaError:
     )
 
 
-def has_target(module: "PreTrainedModel") -> bool:
+def has_target(module: PreTrainedModel) -> bool:
     """Whether a model is an encoder–decoder. A decoder alone can have the configuration of one."""
     takes = inspect.signature(type(module).forward).parameters
     return bool(module.config.is_encoder_decoder) and "decoder_input_ids" in takes
@@ -105,7 +103,7 @@ def keeping_result() -> Iterator[list]:
         _results.reset(token)
 
 
-def probe(module: "PreTrainedModel", n: int = PROBE) -> dict[str, Tensor]:
+def probe(module: PreTrainedModel, n: int = PROBE) -> dict[str, Tensor]:
     """Inputs of a few tokens, different ones for text and target, without repetition if possible."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     n_ids = getattr(config, "vocab_size", None) or 8
@@ -129,7 +127,7 @@ def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     return {layer_kind: (n[queries], n[keys]) for layer_kind, (queries, keys) in KINDS.items()}
 
 
-def kind(call: Call, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping) -> str | None:
+def kind(call: Call, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping) -> str | None:
     """The kind of a call: encoder, self, decoder or cross; None if its sizes are not those of its kind."""
     if call.q.shape[0] != 1:
         return None
@@ -147,7 +145,7 @@ def output(result: Any) -> Tensor:
     return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
 
-def returned(module: "PreTrainedModel", result: object) -> list[tuple[str, Tensor]]:
+def returned(module: PreTrainedModel, result: object) -> list[tuple[str, Tensor]]:
     """The kind and the weights of each layer, as the model itself returns them.
 
     Weights are (1, head, query, key), or have more axes where the model reads a text in parts.

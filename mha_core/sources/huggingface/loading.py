@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from mha_core.errors import MhaError, Phrase
-from mha_core.sources.huggingface import forward_pass
+from mha_core.sources.huggingface import PreTrainedModel, forward_pass
 from mha_core.sources.huggingface.files import Folder
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 # Weights that may be missing from the files: heads for a task, and computed numbers.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
@@ -73,7 +70,7 @@ def tokenizer(transformers: Any, folder: Folder) -> Any:
 
 def module(
     transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype, *, writes: bool = False
-) -> "tuple[PreTrainedModel, str | None]":
+) -> tuple[PreTrainedModel, str | None]:
     """The model, with its output head for an encoder–decoder or for answers, else without a head.
 
     → the model, and the name of the output head's matrix if the files lack it: its numbers are then random.
@@ -124,7 +121,7 @@ def reads_no_text(name: str, reads: str) -> MhaError:
     )
 
 
-def _loaded(auto: Any, folder: Folder, settings: Any, dtype: torch.dtype) -> "tuple[PreTrainedModel, dict]":
+def _loaded(auto: Any, folder: Folder, settings: Any, dtype: torch.dtype) -> tuple[PreTrainedModel, dict]:
     """A model of a class, and the report on its weights. Raises `MhaError` with transformers' reason."""
     try:
         return auto.from_pretrained(
@@ -154,7 +151,7 @@ def _misfits(report: Mapping) -> list[str]:
 
 def _as_saved(
     transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype
-) -> "tuple[PreTrainedModel, dict] | None":
+) -> tuple[PreTrainedModel, dict] | None:
     """The model without its head, loaded as the class that wrote the folder; None if that is no better.
 
     Some families rename weights by rules that work only for the class with the head.
@@ -174,7 +171,7 @@ def _own_class(transformers: Any, folder: Folder, settings: Any) -> type | None:
     return kind if fits and kind.config_class is type(settings) else None
 
 
-def kind_of(transformers: Any, module: "PreTrainedModel | type", config: Any) -> str | None:
+def kind_of(transformers: Any, module: PreTrainedModel | type, config: Any) -> str | None:
     """The kind of a model's answers, a key of `WRITERS`; None without a language-model head."""
     name = (module if isinstance(module, type) else type(module)).__name__
     kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(transformers, mapping)]
@@ -207,7 +204,7 @@ def writes_sounds(settings: object) -> bool:
     return hasattr(settings, "text_encoder") and hasattr(settings, "audio_encoder")
 
 
-def _untrained_head(loaded: "PreTrainedModel", folder: Folder, missing: set[str]) -> str | None:
+def _untrained_head(loaded: PreTrainedModel, folder: Folder, missing: set[str]) -> str | None:
     """The name of the output head's matrix if it does not come from the files.
 
     Some classes tie it to the embeddings even if config.json says that they are not tied.

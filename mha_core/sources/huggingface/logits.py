@@ -6,21 +6,18 @@ every token with the next one. The answers are ``softmax(logits)`` of the traced
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError, Phrase
-from mha_core.sources.huggingface import forward_pass, memory
+from mha_core.sources.huggingface import PreTrainedModel, forward_pass, memory
 from mha_core.sources.huggingface.token_labels import readable
 from mha_core.sources.huggingface.tokenizer import letters_of
 from mha_core.traces.answers import Answer, most_probable
 from mha_core.traces.tokens import Tokens
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 MAX_BYTES = 1 << 30  # of the logits of one text
 Asked = bool | Sequence[int | str]  # all rows with an answer, or some
@@ -72,7 +69,7 @@ def rows(
     return sorted(set(chosen))
 
 
-def check_bytes(module: "PreTrainedModel", n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
+def check_bytes(module: PreTrainedModel, n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
     """Raise `MhaError` where the logits of these rows, in the model's dtype and in fp32, are too large.
 
     They need ``rows · words · (bytes of a number + 4)``; if the model computes all rows, all tokens count.
@@ -99,12 +96,12 @@ def check_bytes(module: "PreTrainedModel", n_rows: int, *, n_tokens: int, max_by
     )
 
 
-def leaves_rows_out(module: "PreTrainedModel") -> bool:
+def leaves_rows_out(module: PreTrainedModel) -> bool:
     """Whether the model can compute the logits of some rows only."""
     return "logits_to_keep" in inspect.signature(type(module).forward).parameters
 
 
-def asked(module: "PreTrainedModel", at: Sequence[int]) -> dict[str, Tensor]:
+def asked(module: PreTrainedModel, at: Sequence[int]) -> dict[str, Tensor]:
     """The argument with which the model computes only the logits of these rows; empty if it cannot."""
     device = next(module.parameters()).device
     return {"logits_to_keep": torch.tensor(at, device=device)} if leaves_rows_out(module) else {}
@@ -149,7 +146,7 @@ def word_of(tokenizer: Any, number: int) -> str:
     return readable([str(piece)], special=[special], letters=letters_of(tokenizer))[0]
 
 
-def reads_ahead(module: "PreTrainedModel") -> bool:
+def reads_ahead(module: PreTrainedModel) -> bool:
     """Whether the scores for the next token depend on later tokens: then they are not a prediction."""
     inputs = forward_pass.probe(module)
     key = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 import torch
@@ -29,7 +29,7 @@ from mha_core.cache import Cache
 from mha_core.capture import collector, rotary, special_layers
 from mha_core.capture.special_layers import without_softmax
 from mha_core.errors import MhaError, Phrase, listed, one_of
-from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
+from mha_core.sources.huggingface import PreTrainedModel, files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
@@ -60,9 +60,6 @@ from mha_core.traces.source import EditedSource, ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # kept in memory by `trace`
@@ -85,7 +82,7 @@ class Model:
     """A model ready to be traced, by several threads at once; it does not change."""
 
     name: str
-    module: "PreTrainedModel" = field(repr=False)
+    module: PreTrainedModel = field(repr=False)
     tokenizer: Any = field(repr=False)
     revision: str | None
     device: str
@@ -98,7 +95,7 @@ class Model:
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
     # The model as you run it, and the attention functions of your own that it calls. If there is one, each
     # text is compared with the result of this model.
-    as_run: "PreTrainedModel" = field(default=None, repr=False)  # type: ignore[assignment]  # set by `adopt`
+    as_run: PreTrainedModel = field(default=None, repr=False)  # type: ignore[assignment]  # set by `adopt`
     foreign: tuple[str, ...] = ()
 
     @property
@@ -188,14 +185,14 @@ def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
     return replace(model, as_run=twin(module), foreign=foreign_functions(module))
 
 
-def foreign_functions(module: "PreTrainedModel") -> tuple[str, ...]:
+def foreign_functions(module: PreTrainedModel) -> tuple[str, ...]:
     """The user's own attention functions that a model calls now, by name."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     return trial.foreign_functions(module, ALL_ATTENTION_FUNCTIONS)
 
 
-def unwrapped(module: Any) -> "PreTrainedModel":
+def unwrapped(module: Any) -> PreTrainedModel:
     """The transformers model inside its wrappers; the weights of an adapter are part of its layers.
 
     Raises `MhaError` for an object without one, and for an adapter that puts vectors in front of the text.
@@ -228,7 +225,7 @@ def unwrapped(module: Any) -> "PreTrainedModel":
     )
 
 
-def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
+def _traceable(module: PreTrainedModel) -> PreTrainedModel:
     """The model itself. Raises `MhaError` if it does not read text or its weights are not in memory."""
     # The text part of a vision model has the main input name of the whole model.
     _, first, *_ = inspect.signature(type(module).forward).parameters
@@ -242,7 +239,7 @@ def _traceable(module: "PreTrainedModel") -> "PreTrainedModel":
     return module
 
 
-def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision: str | None = None) -> Model:
+def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: str | None = None) -> Model:
     """A model of our own, set to the best route that its trial has proven.
 
     Raises `MhaError` if there is no such route.
@@ -282,7 +279,7 @@ def _prepared(module: "PreTrainedModel", tokenizer: Any, *, name: str, revision:
     return model
 
 
-def _convolutions(module: "PreTrainedModel", route: trial.Route) -> tuple[str, ...]:
+def _convolutions(module: PreTrainedModel, route: trial.Route) -> tuple[str, ...]:
     """Sentences about the convolutions that mix the tokens of a text."""
     run = twin(module) if route.changes else module
     return tuple(
@@ -290,7 +287,7 @@ def _convolutions(module: "PreTrainedModel", route: trial.Route) -> tuple[str, .
     )
 
 
-def _proven(module: "PreTrainedModel", watched: Mapping[str, int]) -> Mapping[str, int]:
+def _proven(module: PreTrainedModel, watched: Mapping[str, int]) -> Mapping[str, int]:
     """The watched layers without softmax whose matrices give their output for a few tokens."""
     with without_softmax.recording() as recorder:
         forward_pass.forward(module, forward_pass.probe(module))
@@ -750,7 +747,7 @@ def _adopted(source: object, tokenizer: Any) -> Model:
     return replace(model, tokenizer=tokenizer)
 
 
-def _state(module: "PreTrainedModel") -> tuple:
+def _state(module: PreTrainedModel) -> tuple:
     """The state of a model that its twin copies; tensors are left out, since the two share them."""
     parts = [
         (id(part), type(part), _comparable({k: v for k, v in vars(part).items() if k != "training"}))

@@ -7,7 +7,6 @@ returns.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.gap import gap
 from mha_core.capture.own_code.following import CollectingMode
 from mha_core.errors import Phrase
+from mha_core.sources.huggingface import PreTrainedModel
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
@@ -29,9 +29,6 @@ from mha_core.sources.huggingface.forward_pass import (
     left_out,
     sizes,
 )
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 BY_WORDS = Phrase(
     "What is added to the scores of this layer depends on the words, too: it is made for this text, "
@@ -52,7 +49,7 @@ class OwnCode:
     softmaxes: int  # the number of softmaxes, followed or not
 
     def layers(
-        self, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
+        self, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
     ) -> PassLayers | None:
         """The layers of a pass, and sentences about what is left out; None if other code ran this time."""
         calls, watcher = collect(module, names, inputs, close, every_row=False)
@@ -82,7 +79,7 @@ class OwnCode:
 
 
 def try_own_code(
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     weights: list[tuple[str, Tensor]],
@@ -126,7 +123,7 @@ def try_own_code(
 
 
 def collect(
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     close: float,

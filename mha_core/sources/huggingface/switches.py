@@ -14,13 +14,11 @@ from torch import Tensor, nn
 from mha_core.attention.edits import edited
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Attend, Collector, collecting
-from mha_core.sources.huggingface import trial
+from mha_core.sources.huggingface import PreTrainedModel, trial
 from mha_core.sources.huggingface.logits import asked, leaves_rows_out, logits_of
 from mha_core.sources.huggingface.twin import twin
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from mha_core.sources.huggingface.model import Model
 
 
@@ -63,7 +61,7 @@ def interpolated(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tenso
     return outputs * factors if mean is None else torch.lerp(mean.to(outputs), outputs, factors)
 
 
-def for_one_row(module: "PreTrainedModel", at: int, n_tokens: int) -> "PreTrainedModel":
+def for_one_row(module: PreTrainedModel, at: int, n_tokens: int) -> PreTrainedModel:
     """A twin whose output head gets one row only, if the model would pass it all `n_tokens` rows."""
     other = twin(module)
     head = None if leaves_rows_out(module) else other.get_output_embeddings()
@@ -79,7 +77,7 @@ def for_one_row(module: "PreTrainedModel", at: int, n_tokens: int) -> "PreTraine
 
 def logits(
     model: "Model",
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     at: int,
     factors: Mapping[int, Tensor],

@@ -1,12 +1,13 @@
 """The target of an encoder–decoder: the ids that its decoder reads, from a text or generated."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError, Phrase
+from mha_core.sources.huggingface import PreTrainedModel
 from mha_core.sources.huggingface.tokenizer import (
     Ids,
     check_length,
@@ -16,14 +17,11 @@ from mha_core.sources.huggingface.tokenizer import (
 )
 from mha_core.traces.tokens import check_characters
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
 MAX_NEW_TOKENS = 32  # of a target that the model generates
 
 
 def decoder_ids(
-    module: "PreTrainedModel", tokenizer: Any, target: str | Ids, *, limit: int, most: int, name: str
+    module: PreTrainedModel, tokenizer: Any, target: str | Ids, *, limit: int, most: int, name: str
 ) -> list[int]:
     """The decoder's input for a target: its tokens shifted to the right by one, as in training.
 
@@ -61,7 +59,7 @@ def decoder_ids(
     return ids
 
 
-def start_token(module: "PreTrainedModel") -> int | None:
+def start_token(module: PreTrainedModel) -> int | None:
     """The first id of the decoder, chosen as by `generate` of transformers; None where it is not known."""
     settings = (module.config, getattr(module, "generation_config", None))
     for name in ("decoder_start_token_id", "bos_token_id"):
@@ -71,7 +69,7 @@ def start_token(module: "PreTrainedModel") -> int | None:
     return None
 
 
-def _is_end(module: "PreTrainedModel", tokenizer: Any, number: int) -> bool:
+def _is_end(module: PreTrainedModel, tokenizer: Any, number: int) -> bool:
     """Whether a token marks the end of a target or, after the end, its language."""
     ends = getattr(module.config.get_text_config(decoder=True), "eos_token_id", None)
     special = getattr(tokenizer, "all_special_ids", ())
@@ -88,7 +86,7 @@ def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> lis
         return None
 
 
-def written_target(module: "PreTrainedModel", inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
+def written_target(module: PreTrainedModel, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
     """The decoder's input while the model generates a target, always with the most probable token."""
     if not module.can_generate():
         raise MhaError("{name} cannot write a target itself; type one.", name=name)

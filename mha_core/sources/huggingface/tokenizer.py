@@ -4,18 +4,16 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError, Phrase, named_type
+from mha_core.sources.huggingface import PreTrainedModel
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.token_labels import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, Tokens, check_characters, spaced, too_long
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 MAX_ID = 2**31 - 1
 POSITIONS = (
@@ -195,7 +193,7 @@ def tokens_of(tokenizer: Any, ids: Sequence[int], text: str | None = None, *, st
     return readable_tokens(text, raw, special=special, letters=letters)
 
 
-def check_ids(module: "PreTrainedModel", ids: list[int], *, name: str) -> None:
+def check_ids(module: PreTrainedModel, ids: list[int], *, name: str) -> None:
     """Raise `MhaError` for ids without an embedding in the model."""
     embedding = _table_size(module)
     if embedding is not None and max(ids) >= embedding:
@@ -208,7 +206,7 @@ def check_ids(module: "PreTrainedModel", ids: list[int], *, name: str) -> None:
         )
 
 
-def _table_size(module: "PreTrainedModel") -> int | None:
+def _table_size(module: PreTrainedModel) -> int | None:
     """The number of ids with an embedding; None where every id has one: CANINE hashes characters.
 
     If transformers does not name the embedding table, it is the size of the model's largest table.
@@ -250,14 +248,14 @@ def per_token(name: str, numbers: PerToken, n: int, *, largest: int) -> list[int
     return table.flatten().long().tolist()
 
 
-def max_position(module: "PreTrainedModel") -> int:
+def max_position(module: PreTrainedModel) -> int:
     """The largest position that a token of a text may have."""
     config = module.config.get_text_config()
     limits = [limit for name in POSITIONS if isinstance(limit := getattr(config, name, None), int)]
     return min((limit - 1 for limit in limits if limit > 0), default=MAX_ID)
 
 
-def max_tokens(module: "PreTrainedModel", tokenizer: Any, *, side: str = "encoder") -> int:
+def max_tokens(module: PreTrainedModel, tokenizer: Any, *, side: str = "encoder") -> int:
     """The largest number of tokens: the lowest limit of the tokenizer and the positions.
 
     `side` is "encoder" for a text and "decoder" for a target.

@@ -31,7 +31,7 @@ from mha_core.capture.gap import CLOSE, gap
 from mha_core.capture.special_layers import bands, chunks, has, watcher, without_attention
 from mha_core.capture.token_mixing import UNCHECKED, mixing
 from mha_core.errors import MhaError, Phrase, listed
-from mha_core.sources.huggingface import forward_pass
+from mha_core.sources.huggingface import PreTrainedModel, forward_pass
 from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
@@ -39,8 +39,6 @@ from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.tokens import Tokens
 
 if TYPE_CHECKING:  # loaded only if a trial follows a model's own code
-    from transformers import PreTrainedModel
-
     from mha_core.sources.huggingface.own_code import OwnCode
 
 WEIGHTS_ALONE = Phrase("It returns its weights; queries, keys and values are not known.")
@@ -95,7 +93,7 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of the layers in the trace of a short text
 
 
-def foreign_functions(module: "PreTrainedModel", functions: Mapping[str, Callable]) -> tuple[str, ...]:
+def foreign_functions(module: PreTrainedModel, functions: Mapping[str, Callable]) -> tuple[str, ...]:
     """The user's own attention functions that a model may call, by name.
 
     They are registered among the `functions` of transformers, or replace a function of transformers or torch.
@@ -122,7 +120,7 @@ def _is_of_library(function: Callable) -> bool:
     return code is None or code.co_filename.startswith(tuple(folders))
 
 
-def same_result(as_run: "PreTrainedModel", module: "PreTrainedModel", inputs: Mapping[str, Tensor]) -> bool:
+def same_result(as_run: PreTrainedModel, module: PreTrainedModel, inputs: Mapping[str, Tensor]) -> bool:
     """Whether the user's model gives the same result for a text as `module`.
 
     Both run in fp32 if memory allows, and without a head, which may read only one row of the result. Rows of
@@ -141,13 +139,13 @@ def same_result(as_run: "PreTrainedModel", module: "PreTrainedModel", inputs: Ma
     return gap(theirs, own) <= _close(other)
 
 
-def implementations(module: "PreTrainedModel") -> list[str | None]:
+def implementations(module: PreTrainedModel) -> list[str | None]:
     """The names of the attention functions set in a model and its parts."""
     configs = (vars(part).get("config") for part in module.modules())
     return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
 
 
-def choose(module: "PreTrainedModel", ours: str) -> tuple[Route, dict[int, str]]:
+def choose(module: PreTrainedModel, ours: str) -> tuple[Route, dict[int, str]]:
     """The best route with the same numbers as the model itself; the model is then set to it.
 
     The trial runs in a twin of the model, in fp32 if memory allows: in half precision, rounding can exceed
@@ -170,7 +168,7 @@ def choose(module: "PreTrainedModel", ours: str) -> tuple[Route, dict[int, str]]
     return replace(route, layers=layers), names
 
 
-def _route_of_copy(module: "PreTrainedModel", half: list[Tensor], ours: str) -> Route | None:
+def _route_of_copy(module: PreTrainedModel, half: list[Tensor], ours: str) -> Route | None:
     """The route chosen by a trial in fp32. None if there is no memory for a copy.
 
     Raises the errors of the model in its own precision.
@@ -183,7 +181,7 @@ def _route_of_copy(module: "PreTrainedModel", half: list[Tensor], ours: str) -> 
     return route
 
 
-def _adjusted(module: "PreTrainedModel", route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
+def _adjusted(module: PreTrainedModel, route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
     """Set a model to a route. → the names of its parts by their ids, and the names of its shown layers
 
     The names of parts are empty if twins of the model run instead of it.
@@ -195,7 +193,7 @@ def _adjusted(module: "PreTrainedModel", route: Route, ours: str) -> tuple[dict[
     return names, tuple(layer.name for layer in layers)
 
 
-def _tried(module: "PreTrainedModel", ours: str) -> Route:
+def _tried(module: PreTrainedModel, ours: str) -> Route:
     """The best route of a model of our own. Raises `MhaError` if there is none."""
     inputs = forward_pass.probe(module)
     has_interface = _set(module, "eager")
@@ -214,12 +212,12 @@ def _tried(module: "PreTrainedModel", ours: str) -> Route:
     return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
 
 
-def _keeps_buckets(module: "PreTrainedModel") -> bool:
+def _keeps_buckets(module: PreTrainedModel) -> bool:
     """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
     return has(module, chunks.watch) and module.config.num_buckets is None
 
 
-def checked(route: Route, module: "PreTrainedModel", known: Iterable[str]) -> Route:
+def checked(route: Route, module: PreTrainedModel, known: Iterable[str]) -> Route:
     """The route, with the parts that mix tokens beside the shown attention, by a trial of a few tokens.
 
     `known` are the names of the parts that are already shown or named.
@@ -231,7 +229,7 @@ def checked(route: Route, module: "PreTrainedModel", known: Iterable[str]) -> Ro
 
 
 def mixing_beside(
-    route: Route, module: "PreTrainedModel", known: Iterable[str], inputs: Mapping[str, Tensor]
+    route: Route, module: PreTrainedModel, known: Iterable[str], inputs: Mapping[str, Tensor]
 ) -> dict[str, str]:
     """The parts of a model that mix tokens beside the shown attention, each with the reason.
 
@@ -261,12 +259,12 @@ def mixing_beside(
     return found({part: names[part] for part in wholes}) and found(names)
 
 
-def _classes(module: "PreTrainedModel") -> dict[str, type]:
+def _classes(module: PreTrainedModel) -> dict[str, type]:
     return {name: type(part) for name, part in module.named_modules()}
 
 
 def _route(
-    module: "PreTrainedModel", names: Mapping[int, str], ours: str, inputs: dict, reference: object
+    module: PreTrainedModel, names: Mapping[int, str], ours: str, inputs: dict, reference: object
 ) -> Route:
     returned_weights, difference, reason = forward_pass.returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
@@ -309,7 +307,7 @@ class Unproven(MhaError):
     """A model calls our attention function with arguments that are not known to be supported."""
 
 
-def depends_on_name(module: "PreTrainedModel") -> bool:
+def depends_on_name(module: PreTrainedModel) -> bool:
     """Whether the code of a model compares the name of its attention function with certain names.
 
     It may then pass other arguments to our function, perhaps only for longer texts.
@@ -326,7 +324,7 @@ def _file_depends_on_name(file: str) -> bool:
         return True
 
 
-def _prove_long_text(module: "PreTrainedModel", names: Mapping[int, str], ours: str, by: Attend) -> None:
+def _prove_long_text(module: PreTrainedModel, names: Mapping[int, str], ours: str, by: Attend) -> None:
     """A trial with a text longer than a token may look at. Raises `Unproven` unless it succeeds.
 
     For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.
@@ -356,7 +354,7 @@ def _prove_long_text(module: "PreTrainedModel", names: Mapping[int, str], ours: 
 
 
 @contextmanager
-def small_budgets(module: "PreTrainedModel", budget: int) -> Iterator[bool]:
+def small_budgets(module: PreTrainedModel, budget: int) -> Iterator[bool]:
     """In this block modules and configs allow at most `budget` keys. → whether any allowed more before"""
     holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
     configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
@@ -375,9 +373,7 @@ def small_budgets(module: "PreTrainedModel", budget: int) -> Iterator[bool]:
             setattr(holder, name, value)
 
 
-def _has_mixers_alone(
-    module: "PreTrainedModel", names: Mapping[int, str], inputs: dict, close: float
-) -> bool:
+def _has_mixers_alone(module: PreTrainedModel, names: Mapping[int, str], inputs: dict, close: float) -> bool:
     """Whether the model has layers that mix tokens by other means, and nothing that could be attention."""
     if not without_attention(module):
         return False
@@ -392,7 +388,7 @@ Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # by the number of the call
 
 def run(
     route: Route,
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     edits: Edits = MappingProxyType({}),
@@ -424,7 +420,7 @@ def run(
 
 def sites(
     route: Route,
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     texts: Mapping[str, Tokens | None],
@@ -456,8 +452,8 @@ def sites(
 
 
 def _to_run(
-    route: Route, module: "PreTrainedModel", names: Mapping[int, str], inputs: Mapping[str, Tensor]
-) -> "tuple[PreTrainedModel, Mapping[int, str]]":
+    route: Route, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping[str, Tensor]
+) -> tuple[PreTrainedModel, Mapping[int, str]]:
     """The model to run, and the names of its modules; for a model that changes itself, a new twin."""
     if not route.changes:
         return module, names
@@ -468,7 +464,7 @@ def _to_run(
 
 def layers_of(
     route: Route,
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     calls: list[Call],
@@ -512,7 +508,7 @@ def attempt(trial: Callable[[], Result | None]) -> Result | None:
 
 
 def _trial(
-    module: "PreTrainedModel",
+    module: PreTrainedModel,
     names: Mapping[int, str],
     inputs: dict,
     reference: object,
@@ -564,7 +560,7 @@ def _weights_gap(call: Call, model_weights: Tensor) -> float:
     return difference
 
 
-def _set(module: "PreTrainedModel", implementation: str) -> bool:
+def _set(module: PreTrainedModel, implementation: str) -> bool:
     """Set the attention implementation; False for a model that only has its own."""
     able = _able(module)
     if module in able:
@@ -574,13 +570,13 @@ def _set(module: "PreTrainedModel", implementation: str) -> bool:
     return bool(able) or implementation == "eager"
 
 
-def _able(module: "PreTrainedModel") -> list[Any]:
+def _able(module: PreTrainedModel) -> list[Any]:
     """The parts of a model whose attention implementation can be set."""
     parts: list[Any] = [part for part in module.modules() if hasattr(part, "_can_set_attn_implementation")]
     return [part for part in parts if part._can_set_attn_implementation()]
 
 
-def keeps_sdpa(module: "PreTrainedModel") -> bool:
+def keeps_sdpa(module: PreTrainedModel) -> bool:
     """Whether a model (Falcon) calls torch's fused attention unless its weights are asked for.
 
     What its own eager code computes can differ: with ALiBi it adds the bias twice.
@@ -589,7 +585,7 @@ def keeps_sdpa(module: "PreTrainedModel") -> bool:
 
 
 def _weights_alone(
-    missing: str, module: "PreTrainedModel", inputs: Mapping[str, Tensor]
+    missing: str, module: PreTrainedModel, inputs: Mapping[str, Tensor]
 ) -> forward_pass.PassLayers:
     reference = forward_pass.forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
