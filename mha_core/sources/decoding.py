@@ -287,7 +287,7 @@ def full_scores(source: model.Model, ids: Sequence[int], edits: Sequence[Edit] =
     calls = model.edits_by_call(checked(edits), model.sites(source, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
         model.flow(source, texts.inputs | asked(source.module, at), calls)
-    return logits_of(results[0], at, n_tokens=len(ids), name=source.title)[0, 0].cpu()
+    return logits_of(results[0], at, n_tokens=len(ids), name=source.name)[0, 0].cpu()
 
 
 def next_words(source: model.Model, ids: Sequence[int], scores: Tensor, text: str) -> list[NextWord]:
@@ -304,7 +304,7 @@ def _longer(source: model.Model, ids: Sequence[int], number: int, text: str) -> 
     tokenizer = source.tokenizer
     if tokenizer is None or number in tokenizer.all_special_ids:
         return None
-    with using_tokenizer(source.title):
+    with using_tokenizer(source.name):
         before, after = (
             tokenizer.decode(part, clean_up_tokenization_spaces=False) for part in (ids, [*ids, number])
         )

@@ -234,9 +234,9 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
     raise MhaError("{file} is damaged and cannot be read: {reason}.", file=file.name, reason=reason)
 
 
-def check_stopped(cancelled: Callable[[], bool] | None) -> None:
+def check_stopped(cancelled: Callable[[], bool]) -> None:
     """Raise `Stopped` if the caller has cancelled the loading."""
-    if cancelled is not None and cancelled():
+    if cancelled():
         raise Stopped("Loading was stopped.")
 
 
@@ -244,8 +244,8 @@ def find(
     name: str,
     *,
     revision: str | None = None,
-    progress: Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    progress: Progress = lambda *_: None,
+    cancelled: Callable[[], bool] = lambda: False,
     endpoint: str | None = None,
 ) -> Folder:
     """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
@@ -300,11 +300,7 @@ def find(
 
 
 def _download(
-    name: str,
-    revision: str | None,
-    progress: Progress | None,
-    cancelled: Callable[[], bool] | None,
-    endpoint: str | None,
+    name: str, revision: str | None, progress: Progress, cancelled: Callable[[], bool], endpoint: str | None
 ) -> Folder:
     """Download the files of a model one by one; `progress` counts the bytes of all."""
     from huggingface_hub import HfApi, hf_hub_download
@@ -339,8 +335,7 @@ def _download(
             if Path(path).parent.name != info.sha:
                 raise MhaError("{name} changed while it was downloaded; try again.", name=name)
             done += size
-            if progress is not None:
-                progress("download", done, total)
+            progress("download", done, total)
             if file == "config.json":
                 _refuse_quantised(Folder(name, Path(path).parent, info.sha))  # before the weights
     return Folder(name, Path(path).parent, info.sha)
@@ -380,7 +375,7 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         ) from error
 
 
-def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[], bool] | None) -> type:
+def _bar(done: int, total: int, progress: Progress, cancelled: Callable[[], bool]) -> type:
     """A progress bar for the hub's library that reports the bytes and raises `Stopped`."""
     from huggingface_hub.utils.tqdm import tqdm
 
@@ -393,8 +388,7 @@ def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[
         def update(self, n: float | None = 1) -> None:
             self.reached += int(n or 0)
             check_stopped(cancelled)
-            if progress is not None:
-                progress("download", min(self.reached, total), total)
+            progress("download", min(self.reached, total), total)
 
     return Bar
 

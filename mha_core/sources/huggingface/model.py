@@ -103,11 +103,6 @@ class Model:
         return type(self.module).__name__
 
     @property
-    def title(self) -> str:
-        """The name of the model in a sentence."""
-        return self.name or self.architecture
-
-    @property
     def has_target(self) -> bool:
         """Whether it is an encoder–decoder."""
         return forward_pass.has_target(self.module)
@@ -136,8 +131,8 @@ def load(
     device: str | None = None,
     dtype: str | None = None,
     answers: bool = False,
-    progress: files.Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    progress: files.Progress = lambda *_: None,
+    cancelled: Callable[[], bool] = lambda: False,
     endpoint: str | None = None,
 ) -> Model:
     """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
@@ -150,23 +145,22 @@ def load(
     transformers = _library()
     place = devices.pick(device).name
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
-    report = progress or (lambda *_: None)
     folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
     needed = files.memory_needed(folder.weights, DTYPES[kind], name=name)
     memory.check_memory(name, needed, place, dtype=kind)
     files.check_stopped(cancelled)
-    report("load", 0, 1)
+    progress("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
     if module._supports_sdpa and not module._can_set_attn_implementation():
         module.config._attn_implementation = "sdpa"  # as transformers loads it
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
-    report("load", 1, 1)
+    progress("load", 1, 1)
     files.check_stopped(cancelled)
-    report("check", 0, 1)
+    progress("check", 0, 1)
     model = _prepared(twin(module), tokenizer, name=name, revision=folder.revision)
-    report("check", 1, 1)
+    progress("check", 1, 1)
     foreign = foreign_functions(module)
     return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
 
@@ -275,7 +269,7 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
         mixers,
     )
     if route.name == "mixing" and not model.mixers:
-        raise forward_pass.nothing_shown(model.title, model.not_shown)
+        raise forward_pass.nothing_shown(model.name, model.not_shown)
     return model
 
 
@@ -359,7 +353,7 @@ def follow(
         _check_empty_rows(model, trace, inputs)
     if question is not None:
         n_tokens = len(target_tokens or tokens)
-        logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.title)[0]
+        logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.name)[0]
         trace = replace(trace, answers=at_tokens(logits, question, n_tokens, model.tokenizer))
     return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
 
@@ -380,29 +374,29 @@ def question_of(
     if model.writes is None:
         raise MhaError(
             "{name} has no head that writes words ({architecture}), so it answers nothing.",
-            name=model.title,
+            name=model.name,
             architecture=model.architecture,
         )
     if model.untrained_head is not None:
         raise MhaError(
             "{name} has no trained weights to answer with: {part} is missing from its files.",
-            name=model.title,
+            name=model.name,
             part=model.untrained_head,
         )
     if model.writes != "masked" and model.reads_ahead:
         raise MhaError(
             "{name} lets a token look at those behind it, which it would have to predict, so what it "
             "writes is no answer.",
-            name=model.title,
+            name=model.name,
         )
     name = "decoder_input_ids" if model.has_target else "input_ids"
     ids = inputs[name][0].tolist()
     mask = inputs.get("attention_mask") if name == "input_ids" else None
     unread = () if mask is None else (mask[0] == 0).nonzero().flatten().tolist()
     chosen = rows(
-        model.writes, tokens, ids, answers, unread=unread, tokenizer=model.tokenizer, name=model.title
+        model.writes, tokens, ids, answers, unread=unread, tokenizer=model.tokenizer, name=model.name
     )
-    check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.title)
+    check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.name)
     return chosen
 
 
@@ -429,11 +423,11 @@ def reading(
     `given` has further inputs of the caller, with a number for each token, or None.
     """
     if target is not None and not model.has_target:
-        raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.title)
+        raise MhaError("{name} reads one text and writes no other; leave the target out.", name=model.name)
     more = {name: numbers for name, numbers in given.items() if numbers is not None}
     tokens, ids = read(model, text, limit, text_pair, **more)
     if len(tokens) > LONG:
-        memory.check_masks(model.title, len(tokens), str(model.device))
+        memory.check_masks(model.name, len(tokens), str(model.device))
     with _errors_of(model):
         inputs = inputs_of(model, ids)
     if not model.has_target:
@@ -486,7 +480,7 @@ def _check_empty_rows(model: Model, trace: AttentionTrace, inputs: Mapping[str, 
         "of the others depends on what these take: nothing, as here, or the mean of all, as in the model "
         "itself. Padding behind the text leaves none without a token to look at. What the model computes "
         "can be recorded: {code}.",
-        name=model.title,
+        name=model.name,
         code=loading.RECORDED,
     )
 
@@ -511,7 +505,7 @@ def _decoder_ids(
     model: Model, inputs: dict[str, Tensor], target: str | Ids | None, limit: int, *, edited: bool
 ) -> list[int]:
     """The ids that the decoder reads: the given target, or the one that the model generates."""
-    module, name = model.module, model.title
+    module, name = model.module, model.name
     if target is not None:
         most = max_tokens(module, model.tokenizer, side="decoder")
         ids = decoder_ids(module, model.tokenizer, target, limit=limit, most=most, name=name)
@@ -543,7 +537,7 @@ def _errors_of(model: Model) -> Iterator[None]:
     except Exception as error:  # any library's any error
         raise MhaError(
             "{name} cannot be traced on this text: inside it an error was raised ({reason}).",
-            name=model.title,
+            name=model.name,
             reason=loading.first_line(error),
         ) from error
 
@@ -552,8 +546,8 @@ def read(
     model: Model, text: str | Ids, limit: int, pair: str | None = None, **given: PerToken
 ) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens of a text and the inputs that the model accepts. Raises `MhaError` as `follow` does."""
-    tokens, ids = encoded(model.tokenizer, text, pair, limit=limit, most=model.limit, name=model.title)
-    check_ids(model.module, ids["input_ids"], name=model.title)
+    tokens, ids = encoded(model.tokenizer, text, pair, limit=limit, most=model.limit, name=model.name)
+    check_ids(model.module, ids["input_ids"], name=model.name)
     arguments = inspect.signature(type(model.module).forward).parameters
     if isinstance(text, Mapping):
         unread = [name for name in text if name in arguments and name not in ids]
@@ -653,7 +647,7 @@ def complete(
     skipped = (*skipped, *(entry for entry in model.not_shown if entry.split(" ")[0] not in shown))
     if not layers and not mixers:
         nothing = Phrase("it has no attention layer that could be seen")
-        raise forward_pass.nothing_shown(model.title, skipped or [nothing])
+        raise forward_pass.nothing_shown(model.name, skipped or [nothing])
     return layers, skipped
 
 

@@ -99,7 +99,7 @@ def logits(
         collecting(Switches(factors, means, model.route.by, edits)),
     ):
         result = module(**repeated, return_dict=True)
-    return logits_of(result, [at], n_tokens=n_tokens, name=model.title)[:, 0]
+    return logits_of(result, [at], n_tokens=n_tokens, name=model.name)[:, 0]
 
 
 def words_of(tokenizer: Any, word: str) -> Sequence[int]:

@@ -419,7 +419,7 @@ def test_invalid_texts_are_refused(traced, refused, family):
     long = refused(huggingface.follow, model, "street " * 9, limit=5)
     assert "The text has 12 tokens and the limit is 5;" in str(long)
     ids = str(refused(huggingface.follow, model, [7] * 6, limit=5))
-    assert ids == f"The text has 6 tokens and the limit is 5; {model.title} reads it with limit=6."
+    assert ids == f"The text has 6 tokens and the limit is 5; {model.name} reads it with limit=6."
     [fix] = long.fixes
     target = "a" if family == "t5" else None
     assert len(huggingface.follow(model, fix["text"], limit=5, target=target).tokens) == 5
