@@ -28,19 +28,15 @@ class Heads(NamedTuple):
     axis: int
 
 
-class Rerun(NamedTuple):
-    """The attention that ran in a module, and the result of each."""
-
-    heads: tuple[Heads, ...]
-    results: Mapping[int, object]  # by the number of the operation
-
-
 class Reached(BaseException):  # no `Exception`: a model may catch these
     """The attention that a run was to stop at."""
 
 
-class Operations(TorchFunctionMode):
-    """Counts the operations of a run and keeps its attention; `held` are results in the place of some."""
+class Rerun(TorchFunctionMode):
+    """The attention of a run in `heads`, and the result of each, by the number of its operation.
+
+    `held` are results that the code gets in the place of some.
+    """
 
     def __init__(self, held: Mapping[int, object], is_last: Callable[[Heads], bool]):
         super().__init__()
@@ -99,7 +95,7 @@ def rerun(
 
     `held` are results of attention that its code gets in the place of those that it computes.
     """
-    operations = Operations(held, is_last)
+    operations = Rerun(held, is_last)
     eager = EagerMode(operations.add_followed, every_row=False)
     with drawing_alike(), _unseen():
         try:
@@ -107,14 +103,14 @@ def rerun(
                 run()
         except Reached:
             pass
-    return Rerun(tuple(operations.heads), operations.results)
+    return operations
 
 
 @contextmanager
 def _unseen() -> Iterator[None]:
     """In this block this thread records nothing, except by modes entered inside it; other modes go on."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())][::-1]
-    others = [mode for mode in modes if not isinstance(mode, EagerMode | sdpa.SdpaMode | Operations)]
+    others = [mode for mode in modes if not isinstance(mode, EagerMode | sdpa.SdpaMode | Rerun)]
     try:
         for mode in others:
             _push_mode(mode)

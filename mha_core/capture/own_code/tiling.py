@@ -4,7 +4,7 @@ A module that is given the item as a whole runs again up to the attention over i
 changed, as in `order`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -159,16 +159,24 @@ def _of_module(
     reference = rerun(prepared(module, given, watch), is_last=is_same)
     if not reference.heads or not is_same(reference.heads[-1]):
         raise _unproven(NOT_AGAIN)
+    own = reference.heads[-1]
+
+    def moved(start: Start, chosen: Tensor) -> list[Tensor]:
+        """Which rows (part, row) of queries, keys and values change with some tokens."""
+        run = prepared(module, given, partial(start.prepare, chosen, 0))
+        reached = rerun(run, reference.results, lambda heads: heads.number == own.number).heads
+        if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in own[:3]]:
+            raise _unproven(NOT_AGAIN)
+        return [moved_rows(*pair, by_part) for pair in zip(own[:3], reached[-1][:3], strict=True)]
+
     reason = None
     for start in (*starts, *made):
-        moved = partial(_moved, module, given, start, by_part, reference.heads[-1], reference.results)
         try:
-            tokens = _tokens(moved, shape)
+            tokens = _tokens(partial(moved, start), shape)
         except MhaError as error:
             reason = reason or error
             continue
-        own = module if not start.part else module.get_submodule(start.part)
-        return Tiling(tokens, own, start.sizes)
+        return Tiling(tokens, module.get_submodule(start.part), start.sizes)
     raise reason or _unproven(NO_WHOLE)
 
 
@@ -186,20 +194,3 @@ def _tokens(moved: Callable[[Tensor], list[Tensor]], shape: tuple[int, int]) -> 
     if not torch.equal(tokens.flatten().sort().values, torch.arange(tokens.numel())):
         raise _unproven(NOT_TILED)
     return tokens
-
-
-def _moved(
-    module: nn.Module,
-    given: Given,
-    start: Start,
-    by_part: Callable[[Tensor], Tensor],
-    reference: Heads,
-    held: Mapping[int, object],
-    chosen: Tensor,
-) -> list[Tensor]:
-    """Which rows (part, row) of queries, keys and values change with some tokens."""
-    run = prepared(module, given, partial(start.prepare, chosen, 0))
-    reached = rerun(run, held, lambda heads: heads.number == reference.number).heads
-    if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in reference[:3]]:
-        raise _unproven(NOT_AGAIN)
-    return [moved_rows(*pair, by_part) for pair in zip(reference[:3], reached[-1][:3], strict=True)]
