@@ -13,9 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 import mha_core as mha
-from mha_core.sources import arrays, random_weights, recorder
+from mha_core.sources import random_weights, recorder
 from mha_core.sources.huggingface import batches
-from mha_core.traces import storage
+from mha_core.traces import limits, storage
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
 from tests.sources import tiny
@@ -174,8 +174,8 @@ def read_texts(batch: int) -> list[mha.AttentionTrace]:
 
 # The function that finds no memory, what a user has called, and what is said.
 DOORS = [
-    (arrays, "check_finite", lambda: mha.from_tensors(q=Q, k=Q, v=Q, tokens=["a", "b"]), WHOLE),
-    (arrays, "check_weights", lambda: mha.from_weights(torch.eye(2)[None], ["a", "b"]), WHOLE),
+    (limits, "check_finite", lambda: mha.from_tensors(q=Q, k=Q, v=Q, tokens=["a", "b"]), WHOLE),
+    (limits, "check_weights", lambda: mha.from_weights(torch.eye(2)[None], ["a", "b"]), WHOLE),
     (random_weights, "normal", lambda: mha.trace("a"), "needs more memory than this machine has free"),
     (random_weights, "normal", lambda: list(mha.trace_many(["a"])), "Text 1: This trace needs more memory"),
     (recorder.Caller, "packed_heads", record, "Its recording needs more memory"),

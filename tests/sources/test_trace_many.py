@@ -10,7 +10,7 @@ import transformers
 import mha_core as mha
 from mha_core.capture.batch import Batch, MixedTexts
 from mha_core.sources import trace_many
-from mha_core.sources.huggingface import forward_pass, own_code, trial
+from mha_core.sources.huggingface import forward_pass, own_code
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.batches import same_layer
 from tests.parity import tiny
@@ -30,13 +30,13 @@ def _forgotten():
 @pytest.fixture
 def passes(monkeypatch) -> list[int]:
     """How many texts went through a model in each pass."""
-    seen, forward = [], trial.forward
+    seen, forward = [], forward_pass.forward
 
     def counted(model, inputs, **more):
         seen.append(len(inputs["input_ids"]))
         return forward(model, inputs, **more)
 
-    for room in (forward_pass, own_code, trial):
+    for room in (forward_pass, own_code):
         monkeypatch.setattr(room, "forward", counted)
     return seen
 
