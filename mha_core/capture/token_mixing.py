@@ -8,12 +8,12 @@ itself.
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Collector, collecting
@@ -45,13 +45,8 @@ def mixing(
     mixers = Mixers([length], lambda name: "" if name in shown else MIXES)
     with OwnKeys(length) if has_own_softmax else collecting(Collector({}, _own_values)):
         for token in (None, 0, length // 2):
-            hooks = mixers.watch(names, token)
-            try:
-                with drawing_alike():
-                    run()
-            finally:
-                for hook in hooks:
-                    hook.remove()
+            with mixers.watch(names, token), drawing_alike():
+                run()
     return mixers.findings
 
 
@@ -140,7 +135,7 @@ class Mixers:
         self.shifting: dict[str, bool] = {}
         self._calls: dict[str, list[Call]] = {}
 
-    def watch(self, names: Mapping[nn.Module, str], token: int | None) -> list[RemovableHandle]:
+    def watch(self, names: Mapping[nn.Module, str], token: int | None) -> ExitStack:
         """Hooks for a run with a token changed in every output; without a `token` it is the reference run."""
         running: list[tuple[Call, set[tuple[int, int]]]] = []
         calls = {name: iter(made) for name, made in self._calls.items()}
@@ -168,11 +163,11 @@ class Mixers:
                 call.made.extend(copied(list(tensors(output))))
                 return None
 
-        hooks = []
+        hooks = ExitStack()
         for module in names:
             if not isinstance(module, torch.jit.ScriptModule):
-                hooks.append(module.register_forward_pre_hook(begin, with_kwargs=True))
-                hooks.append(module.register_forward_hook(end))
+                hooks.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(end))
         return hooks
 
     def hold(

@@ -33,7 +33,7 @@ from mha_core.capture.own_code import following
 from mha_core.capture.own_code.caller import Caller, Root, caller, searches_beams
 from mha_core.capture.own_code.following import EagerMode
 from mha_core.capture.own_code.modules import ModuleUses, TextRows, copies
-from mha_core.capture.own_code.order import Outermost, Proof, Seen, order, proof
+from mha_core.capture.own_code.order import Proof, Seen, order, outermost, proof
 from mha_core.capture.own_code.scores import FollowedAttention
 from mha_core.capture.own_code.tiling import Tiling, tiling
 from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, RecordedCall, side_by_side
@@ -245,10 +245,10 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         self._block = sys._getframe(1)
         self._modes.enter_context(sdpa.uncompiled)
-        self._modes.enter_context(self._modules)
+        self._modes.enter_context(self._modules.watched())
         if self._check:
             only_plain = self._check == ORDER
-            self._modes.enter_context(Outermost(self._names, self._prove, only_plain=only_plain))
+            self._modes.enter_context(outermost(self._names, self._prove, only_plain=only_plain))
         self._modes.enter_context(self._eager_mode)
         self._modes.enter_context(sdpa.SdpaMode(self._record_call))
         return self

@@ -51,7 +51,7 @@ def test_numbers_that_did_not_flow_are_wrong(monkeypatch, of_heads):
 
 def test_attention_neither_shown_nor_named_is_wrong(monkeypatch):
     monkeypatch.setattr("mha_core.sources.recorded_layers._unfollowed", lambda *_: "")
-    monkeypatch.setattr("mha_core.sources.recorder.Outermost", lambda *_, **_options: nullcontext())
+    monkeypatch.setattr("mha_core.sources.recorder.outermost", lambda *_, **_options: nullcontext())
     assert words(lambda: Blocks(Rows)) == words(lambda: Blocks(Neighbours)) == {"WRONG"}
 
 

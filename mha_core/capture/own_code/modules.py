@@ -1,13 +1,12 @@
 """The uses of a recorded model's matrices and norms: they show what made q, k and v, and W^O."""
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.module import Attended
 from mha_core.capture.own_code.outputs import Output
@@ -56,31 +55,29 @@ class TextRows(NamedTuple):
 class ModuleUses:
     """Keeps the uses of a recorded model's matrices and norms, which show what made q, k and v, and W^O.
 
-    In its block the modules have hooks, which do nothing in other threads.
+    While they are `watched` the modules have hooks, which do nothing in other threads.
     """
 
     def __init__(self, names: Mapping[nn.Module, str], undisturbed: Callable[[], AbstractContextManager]):
         self._names, self._undisturbed = names, undisturbed
-        self._hooks: list[RemovableHandle] = []
         self._thread = 0
         self._uses: list[Use] = []
         self._awaited: tuple[RecordedCall, Tensor, TextRows] | None = None
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def watched(self) -> Iterator[None]:
         self._thread = threading.get_ident()
-        for module in self._names:
-            if isinstance(module, torch.jit.ScriptModule):  # nothing inside it is seen
-                continue
-            is_leaf = next(module.children(), None) is None
-            if is_leaf and module._parameters.get("weight") is not None:
-                self._hooks.append(module.register_forward_hook(self._on_use))
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._uses.clear()
-        self._awaited = None
+        with ExitStack() as hooks:
+            for module in self._names:
+                if isinstance(module, torch.jit.ScriptModule):  # nothing inside it is seen
+                    continue
+                is_leaf = next(module.children(), None) is None
+                if is_leaf and module._parameters.get("weight") is not None:
+                    hooks.enter_context(module.register_forward_hook(self._on_use))
+            try:
+                yield
+            finally:
+                self._uses, self._awaited = [], None
 
     def _on_use(self, module: nn.Module, args: tuple, output: object) -> None:
         if threading.get_ident() != self._thread or not args:

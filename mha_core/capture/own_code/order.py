@@ -10,6 +10,7 @@ digit, is made of one token, and the digits are the number of this token.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.functional import HALF
 from mha_core.capture.gap import CLOSE
@@ -171,54 +171,43 @@ class Proof(NamedTuple):
     proven: set[int]
 
 
-class Outermost:
+@contextmanager
+def outermost(
+    modules: Iterable[nn.Module], on_end: Callable[[nn.Module, Given | None], None], *, only_plain: bool
+) -> Iterator[None]:
     """Copies what the outermost of some modules is given; `on_end` gets both when it has run.
 
     What could not be copied is None, and with `only_plain` also what is more than tensors, numbers and words,
-    as a cache. While this is entered the modules have hooks, which change nothing.
+    as a cache. In the block the modules have hooks, which change nothing.
     """
+    running: list[nn.Module] = []
+    given: Given | None = None
 
-    def __init__(
-        self,
-        modules: Iterable[nn.Module],
-        on_end: Callable[[nn.Module, Given | None], None],
-        *,
-        only_plain: bool,
-    ):
-        self.modules, self.on_end, self.only_plain = modules, on_end, only_plain
-        self._hooks: list[RemovableHandle] = []
-        self._running: list[nn.Module] = []
-        self._given: Given | None = None
-
-    def __enter__(self) -> None:
-        for module in self.modules:
-            if not isinstance(module, torch.jit.ScriptModule):
-                self._hooks.append(module.register_forward_pre_hook(self._begin, with_kwargs=True))
-                self._hooks.append(module.register_forward_hook(self._end, always_call=True))
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._running.clear()
-
-    def _begin(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
-        self._running.append(module)
-        if len(self._running) == 1:
-            self._given = None
-            if self.only_plain and not is_plain((args, kwargs)):
+    def begin(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        nonlocal given
+        running.append(module)
+        if len(running) == 1:
+            given = None
+            if only_plain and not is_plain((args, kwargs)):
                 return
             try:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
-                    self._given = copied((args, kwargs))
+                    given = copied((args, kwargs))
             except Exception:  # raised by the object's own code; a note says that it was not checked
                 pass
 
-    def _end(self, module: nn.Module, args: tuple, output: object) -> None:
-        if module in self._running:  # it may have run already when the block began
-            del self._running[len(self._running) - 1 - self._running[::-1].index(module) :]
-            if not self._running:
-                self.on_end(module, self._given)
+    def end(module: nn.Module, args: tuple, output: object) -> None:
+        if module in running:  # it may have run already when the block began
+            del running[len(running) - 1 - running[::-1].index(module) :]
+            if not running:
+                on_end(module, given)
+
+    with ExitStack() as hooks:
+        for module in modules:
+            if not isinstance(module, torch.jit.ScriptModule):
+                hooks.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(end, always_call=True))
+        yield
 
 
 def proof(
