@@ -157,36 +157,30 @@ class _Uncompiled:
 uncompiled = _Uncompiled()
 
 
+def lead(
+    batch: int | None, query: Tensor, key: Tensor, value: Tensor, *, alone: bool = False, told: bool = False
+) -> tuple[tuple[int, ...], int | None]:
+    """The axes of these tensors before (token, width), and which of them counts texts, or parts of one.
+
+    `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
+    as torch documents it. `alone` and `told` are those of `text_axis`. Raises `MhaError` where heads and
+    texts cannot be told apart, and for tensors without numbers.
+    """
+    parts = (query, key, value)
+    for part in parts:
+        _check_numbers(part)
+    axes = torch.broadcast_shapes(*(part.shape[:-3] for part in parts)) if query.dim() > 3 else ()
+    heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
+    axes = (*axes, heads) if heads else ()
+    documented = query.dim() == 4
+    return axes, text_axis(axes, batch, inner_axes(query), documented=documented, alone=alone, told=told)
+
+
 class SdpaReader:
     """Reads the calls of one recording; layers of equal size share one causal mask."""
 
     def __init__(self) -> None:
         self._causal: dict[tuple[int, int], Tensor] = {}
-
-    def lead(
-        self,
-        batch: int | None,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        alone: bool = False,
-        told: bool = False,
-    ) -> tuple[tuple[int, ...], int | None]:
-        """The axes of these tensors before (token, width), and which of them counts texts, or parts of one.
-
-        `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
-        as torch documents it. `alone` and `told` are those of `text_axis`. Raises `MhaError` where heads and
-        texts cannot be told apart, and for tensors without numbers.
-        """
-        parts = (query, key, value)
-        for part in parts:
-            _check_numbers(part)
-        lead = torch.broadcast_shapes(*(part.shape[:-3] for part in parts)) if query.dim() > 3 else ()
-        heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
-        lead = (*lead, heads) if heads else ()
-        documented = query.dim() == 4
-        return lead, text_axis(lead, batch, inner_axes(query), documented=documented, alone=alone, told=told)
 
     def attended(
         self, lead: Sequence[int], axis: int | None, item: int, query: Tensor, key: Tensor, value: Tensor,
@@ -195,17 +189,17 @@ class SdpaReader:
     ) -> tuple[Attended, Facts]:  # fmt: skip
         """One `item` of a call with these arguments, as a batch of one, and its facts.
 
-        `lead` and `axis` are the result of the method `lead`. Raises `MhaError` for an item that is not
+        `lead` and `axis` are the result of `lead`. Raises `MhaError` for an item that is not
         there.
         """
-        q, k, v = (self._one(part, axis, item) for part in (query, key, value))
+        q, k, v = (_one(part, axis, item) for part in (query, key, value))
         if not enable_gqa:  # one head may be given for all heads
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
             if {k.shape[0], v.shape[0]} <= {1, heads}:
                 k, v = (part[0] for part in unrepeated(k[None], v[None], heads))
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
-        mask, bias = self._mask(attn_mask, lead, axis, item)
+        mask, bias = _mask(attn_mask, lead, axis, item)
         if is_causal:
             mask = self._causal_mask(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
@@ -213,76 +207,79 @@ class SdpaReader:
         attended = Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
         return attended, Facts(dropout=dropout_p)
 
-    def _one(self, part: Tensor, axis: int | None, item: int) -> Tensor:
-        """The queries, keys or values of one text, (head, position, width)."""
-        if axis is not None and part.dim() > 2:
-            part = part.select(axis, item_index(item, part.shape[axis]))
-        return part.reshape(-1, *part.shape[-2:])
-
-    def difference(
-        self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
-    ) -> float:
-        """The gap between some rows of a call's result and the same rows computed from its arguments.
-
-        It is 0 where rounding explains the gap. `output` is the output of the heads, (head, query, d_v), or
-        with `project` that function's result for the concatenated outputs (query, h · d_v). A gap shows that
-        the function was replaced, or that an argument has another meaning, such as a mask of other numbers.
-        """
-        n_query, n_key = output.shape[-2], attended.k.shape[-2]
-        rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
-        rule = attended.rule.mapped(lambda table: table.to(output.device))
-        rule = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
-        factor = rule.factor(attended.q.shape[-1])
-        scores = rule.masked(raw_scores(attended.q[:, :, rows], attended.k).mul_(factor))
-        theirs = output.reshape(-1, *output.shape[-2:])[:, rows]
-        sees = (scores > HIDDEN).any(-1)[0]  # kernels differ in rows without visible keys
-        sees = sees.expand(theirs.shape[:-1]) if project is None else sees.all(0, keepdim=True)
-
-        def outputs(scores: Tensor) -> Tensor:
-            heads = mix(rule.weights(scores), attended.v.to(scores.dtype))[0]
-            if project is not None:
-                heads = project(heads.transpose(0, 1).flatten(1).to(output.dtype))[None]
-            return heads[sees]
-
-        if not sees.any():
-            return 0.0
-        again, largest = outputs(scores), CLOSE.get(output.dtype, 0.0)
-        apart = gap(again, theirs[sees])
-        if apart > largest and output.dtype in HALF:  # some kernels round the scores to this precision
-            largest += 4 * gap(outputs(scores.to(output.dtype).to(scores.dtype)), again)
-        return 0.0 if apart <= largest else apart
-
-    def _mask(
-        self, mask: Tensor | None, lead: Sequence[int], axis: int | None, item: int
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The mask and the bias of a call. ([head,] query, key), or None"""
-        if mask is None:
-            return None, None
-        if isinstance(mask, CausalBias):  # it has a shape and no numbers
-            laid = torch.ones(mask.seq_len_q, mask.seq_len_kv, dtype=torch.bool, device=mask.device)
-            is_lower = mask.variant == CausalVariant.LOWER_RIGHT
-            mask = laid.tril(mask.seq_len_kv - mask.seq_len_q if is_lower else 0)
-        if mask.dim() > 2:
-            mask = mask.reshape((1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape))
-            if axis is not None:
-                mask = mask.select(axis, item_index(item, mask.shape[axis]))
-                lead = (*lead[:axis], *lead[axis + 1 :])
-            if mask.shape[:-2].numel() > 1:
-                mask = mask.expand(*lead, -1, -1)
-            mask = mask.reshape(-1, *mask.shape[-2:])
-        if mask.dtype == torch.bool:
-            return mask, None
-        # The lowest number hides a cell, unless the whole row has it.
-        hidden = mask <= torch.finfo(mask.dtype).min
-        hidden &= (mask == HIDDEN) | ~hidden.all(-1, keepdim=True)
-        bias = mask.masked_fill(hidden, 0.0)
-        return ~hidden if hidden.any() else None, bias if bias.any() else None
-
     def _causal_mask(self, n_query: int, n_key: int) -> Tensor:
         """The causal mask of that size."""
         if (n_query, n_key) not in self._causal:
             self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
         return self._causal[n_query, n_key]
+
+
+def _one(part: Tensor, axis: int | None, item: int) -> Tensor:
+    """The queries, keys or values of one text, (head, position, width)."""
+    if axis is not None and part.dim() > 2:
+        part = part.select(axis, item_index(item, part.shape[axis]))
+    return part.reshape(-1, *part.shape[-2:])
+
+
+def difference(
+    attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
+) -> float:
+    """The gap between some rows of a call's result and the same rows computed from its arguments.
+
+    It is 0 where rounding explains the gap. `output` is the output of the heads, (head, query, d_v), or
+    with `project` that function's result for the concatenated outputs (query, h · d_v). A gap shows that
+    the function was replaced, or that an argument has another meaning, such as a mask of other numbers.
+    """
+    n_query, n_key = output.shape[-2], attended.k.shape[-2]
+    rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
+    rule = attended.rule.mapped(lambda table: table.to(output.device))
+    rule = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
+    factor = rule.factor(attended.q.shape[-1])
+    scores = rule.masked(raw_scores(attended.q[:, :, rows], attended.k).mul_(factor))
+    theirs = output.reshape(-1, *output.shape[-2:])[:, rows]
+    sees = (scores > HIDDEN).any(-1)[0]  # kernels differ in rows without visible keys
+    sees = sees.expand(theirs.shape[:-1]) if project is None else sees.all(0, keepdim=True)
+
+    def outputs(scores: Tensor) -> Tensor:
+        heads = mix(rule.weights(scores), attended.v.to(scores.dtype))[0]
+        if project is not None:
+            heads = project(heads.transpose(0, 1).flatten(1).to(output.dtype))[None]
+        return heads[sees]
+
+    if not sees.any():
+        return 0.0
+    again, largest = outputs(scores), CLOSE.get(output.dtype, 0.0)
+    apart = gap(again, theirs[sees])
+    if apart > largest and output.dtype in HALF:  # some kernels round the scores to this precision
+        largest += 4 * gap(outputs(scores.to(output.dtype).to(scores.dtype)), again)
+    return 0.0 if apart <= largest else apart
+
+
+def _mask(
+    mask: Tensor | None, lead: Sequence[int], axis: int | None, item: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """The mask and the bias of a call. ([head,] query, key), or None"""
+    if mask is None:
+        return None, None
+    if isinstance(mask, CausalBias):  # it has a shape and no numbers
+        laid = torch.ones(mask.seq_len_q, mask.seq_len_kv, dtype=torch.bool, device=mask.device)
+        is_lower = mask.variant == CausalVariant.LOWER_RIGHT
+        mask = laid.tril(mask.seq_len_kv - mask.seq_len_q if is_lower else 0)
+    if mask.dim() > 2:
+        mask = mask.reshape((1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape))
+        if axis is not None:
+            mask = mask.select(axis, item_index(item, mask.shape[axis]))
+            lead = (*lead[:axis], *lead[axis + 1 :])
+        if mask.shape[:-2].numel() > 1:
+            mask = mask.expand(*lead, -1, -1)
+        mask = mask.reshape(-1, *mask.shape[-2:])
+    if mask.dtype == torch.bool:
+        return mask, None
+    # The lowest number hides a cell, unless the whole row has it.
+    hidden = mask <= torch.finfo(mask.dtype).min
+    hidden &= (mask == HIDDEN) | ~hidden.all(-1, keepdim=True)
+    bias = mask.masked_fill(hidden, 0.0)
+    return ~hidden if hidden.any() else None, bias if bias.any() else None
 
 
 def unpacked(tensor: Tensor, count: int) -> Tensor:

@@ -616,7 +616,7 @@ class Recorder:
             result = output
         lengths = (query.shape[-2], key.shape[-2]) if query.dim() > 1 else ()
         alone, told = where.items(lengths) == {1}, self.batch not in (None, 1)
-        lead, axis = self._reader.lead(batch, query, key, value, alone=alone, told=told)
+        lead, axis = sdpa.lead(batch, query, key, value, alone=alone, told=told)
         if not self._eager_mode.are_of_tokens(key, value):
             raise MhaError("attention was not followed: {reason}.", reason=following.NO_TOKENS)
         self._find_parts(where, lengths, batch if axis is None else lead[axis])
@@ -644,7 +644,7 @@ class Recorder:
         self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         """Raises `MhaError` where a call's output differs from the attention of its arguments."""
-        apart = self._reader.difference(attended, output, project)
+        apart = sdpa.difference(attended, output, project)
         if apart > 0:
             raise MhaError(
                 "it is not shown: the result of this call is not what its queries, keys, values and mask "
@@ -661,7 +661,7 @@ class Recorder:
         query = arguments["query"]
         q, k, v, mask, _, is_causal = sdpa.inner_arguments(arguments, is_causal=causal)
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
-        lead, axis = self._reader.lead(q.shape[0], q, k, v)
+        lead, axis = sdpa.lead(q.shape[0], q, k, v)
         w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
 
         def compare(attended: Attended, at: int) -> None:

@@ -109,13 +109,11 @@ def _followed(
         together = trial.attempt(partial(_flow_many, model, inputs)) if len(part) > 1 else None
         flows: list = together or [outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
         for n in part:
-            layers = flows.pop(0)
-            if isinstance(layers, MhaError):
-                results[n] = layers
-            else:
+            trace = flows.pop(0)
+            if not isinstance(trace, MhaError):
                 tokens, ids = read[n]
-                trace = outcome(trace_of, model, tokens, inputs_of(model, ids), *layers)
-                results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
+                trace = outcome(trace_of, model, tokens, inputs_of(model, ids), *trace)
+            results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 
 

@@ -260,13 +260,9 @@ def max_tokens(module: PreTrainedModel, tokenizer: Any, *, side: str = "encoder"
 
     `side` is "encoder" for a text and "decoder" for a target.
     """
-    config, limits = module.config.get_text_config(), [MAX_ID]
-    for settings, name in [
-        (tokenizer, "model_max_length"),
-        *((config, name) for name in (*POSITIONS, f"max_{side}_position_embeddings")),
-    ]:
-        if isinstance(number := getattr(settings, name, None), int) and number > 0:
-            limits.append(number)
+    config, names = module.config.get_text_config(), (*POSITIONS, f"max_{side}_position_embeddings")
+    given = [getattr(tokenizer, "model_max_length", None), *(getattr(config, name, None) for name in names)]
+    limits = [MAX_ID, *(number for number in given if isinstance(number, int) and number > 0)]
     for name, part in module.named_modules():
         table, padding = getattr(part, "weight", None), getattr(part, "padding_idx", None)
         if "position" in name.rpartition(".")[2] and table is not None and padding is not None:
