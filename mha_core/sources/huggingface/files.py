@@ -199,7 +199,7 @@ def _missing_part(folder: Folder) -> str | None:
 
 
 class Stopped(MhaError):
-    """The caller stopped the loading."""
+    """The caller stopped the loading: its `progress` may raise this."""
 
 
 def weight_bytes(folder: Folder) -> int:
@@ -234,18 +234,11 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
     raise MhaError("{file} is damaged and cannot be read: {reason}.", file=file.name, reason=reason)
 
 
-def check_stopped(cancelled: Callable[[], bool]) -> None:
-    """Raise `Stopped` if the caller has cancelled the loading."""
-    if cancelled():
-        raise Stopped("Loading was stopped.")
-
-
 def find(
     name: str,
     *,
     revision: str | None = None,
     progress: Progress = lambda *_: None,
-    cancelled: Callable[[], bool] = lambda: False,
     endpoint: str | None = None,
 ) -> Folder:
     """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
@@ -296,17 +289,14 @@ def find(
         raise no_id from None
     except OSError:  # not on this machine, or not complete
         pass
-    return _checked(_download(name, revision, progress, cancelled, endpoint))
+    return _checked(_download(name, revision, progress, endpoint))
 
 
-def _download(
-    name: str, revision: str | None, progress: Progress, cancelled: Callable[[], bool], endpoint: str | None
-) -> Folder:
+def _download(name: str, revision: str | None, progress: Progress, endpoint: str | None) -> Folder:
     """Download the files of a model one by one; `progress` counts the bytes of all."""
     from huggingface_hub import HfApi, hf_hub_download
 
     with _hub_errors(name, revision):
-        check_stopped(cancelled)
         info = HfApi(endpoint=endpoint).model_info(
             name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
         )
@@ -324,20 +314,20 @@ def _download(
         total, done = sum(sizes.values()), 0
         # Small files first: they may show that the model cannot be used.
         for file, size in sorted(sizes.items(), key=lambda entry: entry[1]):
-            check_stopped(cancelled)
+            progress("download", done, total)
             path = hf_hub_download(
                 name,
                 file,
                 revision=revision,  # not the commit, so that the cache finds this name without a network
                 endpoint=endpoint,
-                tqdm_class=_bar(done, total, progress, cancelled),
+                tqdm_class=_bar(done, total, progress),
             )
             if Path(path).parent.name != info.sha:
                 raise MhaError("{name} changed while it was downloaded; try again.", name=name)
             done += size
-            progress("download", done, total)
             if file == "config.json":
                 _refuse_quantised(Folder(name, Path(path).parent, info.sha))  # before the weights
+        progress("download", done, total)
     return Folder(name, Path(path).parent, info.sha)
 
 
@@ -375,8 +365,8 @@ def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
         ) from error
 
 
-def _bar(done: int, total: int, progress: Progress, cancelled: Callable[[], bool]) -> type:
-    """A progress bar for the hub's library that reports the bytes and raises `Stopped`."""
+def _bar(done: int, total: int, progress: Progress) -> type:
+    """A progress bar for the hub's library that reports the bytes."""
     from huggingface_hub.utils.tqdm import tqdm
 
     class Bar(tqdm):
@@ -387,7 +377,6 @@ def _bar(done: int, total: int, progress: Progress, cancelled: Callable[[], bool
 
         def update(self, n: float | None = 1) -> None:
             self.reached += int(n or 0)
-            check_stopped(cancelled)
             progress("download", min(self.reached, total), total)
 
     return Bar

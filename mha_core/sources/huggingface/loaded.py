@@ -159,7 +159,10 @@ class Loading:
             return self._abandoned
 
     def report(self, stage: str, done: int, total: int) -> None:
+        """Keep the progress. Raises `Stopped` if nobody waits for the model any more."""
         self.stage, self.done, self.total = stage, done, total
+        if self.abandoned():
+            raise files.Stopped("Loading was stopped.")
 
 
 class LoadedModels:
@@ -227,7 +230,6 @@ class LoadedModels:
     def load(self, loading: Loading) -> None:
         name, revision, dtype, answers = loading.key
         options: dict[str, Any] = {"revision": revision, "progress": loading.report}
-        options["cancelled"] = loading.abandoned
         try:
             assert name is not None  # `refusal` asks for one
             with self._one_at_a_time:

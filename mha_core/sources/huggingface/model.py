@@ -9,7 +9,7 @@ import gc
 import inspect
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -132,35 +132,30 @@ def load(
     dtype: str | None = None,
     answers: bool = False,
     progress: files.Progress = lambda *_: None,
-    cancelled: Callable[[], bool] = lambda: False,
     endpoint: str | None = None,
 ) -> Model:
     """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
 
     `dtype` is float32 on a CPU and bfloat16 on a GPU by default. With `answers` the model has its
     language-model head, if its architecture has one. `progress` is called with (stage, done, total) in the
-    stages "download" (in bytes), "load" and "check". Loading stops at the next step when `cancelled` returns
-    True. Raises `MhaError`, with the reason, for a model that cannot be loaded.
+    stages "download" (in bytes), "load" and "check"; it may raise `files.Stopped`. Raises `MhaError`, with
+    the reason, for a model that cannot be loaded.
     """
     transformers = _library()
     place = devices.pick(device).name
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
-    folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
+    folder = files.find(name, revision=revision, progress=progress, endpoint=endpoint)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
     needed = files.memory_needed(folder.weights, DTYPES[kind], name=name)
     memory.check_memory(name, needed, place, dtype=kind)
-    files.check_stopped(cancelled)
     progress("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
     if module._supports_sdpa and not module._can_set_attn_implementation():
         module.config._attn_implementation = "sdpa"  # as transformers loads it
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
-    progress("load", 1, 1)
-    files.check_stopped(cancelled)
     progress("check", 0, 1)
     model = _prepared(twin(module), tokenizer, name=name, revision=folder.revision)
-    progress("check", 1, 1)
     foreign = foreign_functions(module)
     return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
 

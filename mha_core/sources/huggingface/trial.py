@@ -508,11 +508,7 @@ def attempt(trial: Callable[[], Result | None]) -> Result | None:
 
 
 def _trial(
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: dict,
-    reference: object,
-    by: Attend,
+    module: PreTrainedModel, names: Mapping[int, str], inputs: dict, reference: object, by: Attend
 ) -> float | None:
     """The largest difference of weights or outputs between our function and the model itself.
 
