@@ -6,6 +6,7 @@ split character as that character with the number of the part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import regex
 
@@ -54,43 +55,29 @@ def readable(raw: Sequence[str], *, special: Sequence[bool], letters: Mapping[st
     A piece with some bytes of a character becomes that character, "·" and the number of the part; bytes that
     are no character become hexadecimal digits.
     """
-    pieces = [""] * len(raw)
-    for start, stop, contents in _runs(raw, special, letters):
-        pieces[start:stop] = _of_bytes(contents)
-    for at, is_special in enumerate(special):
-        if is_special:
-            pieces[at] = raw[at]
+    pieces = [*raw]
+    for start, contents in _runs(raw, special, letters):
+        pieces[start : start + len(contents)] = _of_bytes(contents)
     return [_signed(piece, is_special) for piece, is_special in zip(pieces, special, strict=True)]
 
 
 def _runs(
     raw: Sequence[str], special: Sequence[bool], letters: Mapping[str, int] | None
-) -> Iterator[tuple[int, int, list[bytes]]]:
+) -> Iterator[tuple[int, list[bytes]]]:
     """Runs of neighbouring pieces of text, as bytes: a character may be split over several pieces."""
-    start = 0
-    contents: list[bytes] = []
-    for at, piece in enumerate(raw):
-        if special[at]:
-            if contents:
-                yield start, at, contents
-            contents = []
-            continue
-        if not contents:
-            start = at
-        contents.append(_letters_to_bytes(piece, letters) if letters else _marks_to_bytes(piece))
-    if contents:
-        yield start, len(raw), contents
+    for is_special, places in groupby(range(len(raw)), special.__getitem__):
+        if not is_special:
+            run = [*places]
+            yield run[0], [_as_bytes(raw[at], letters) for at in run]
 
 
-def _letters_to_bytes(piece: str, letters: Mapping[str, int]) -> bytes:
+def _as_bytes(piece: str, letters: Mapping[str, int] | None) -> bytes:
+    if not letters:
+        byte = BYTE.fullmatch(piece)
+        return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE, " ").encode(errors="replace")
     if all(letter in letters for letter in piece):
         return bytes(letters[letter] for letter in piece)
     return piece.encode(errors="replace")  # an added token, written as text
-
-
-def _marks_to_bytes(piece: str) -> bytes:
-    byte = BYTE.fullmatch(piece)
-    return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE, " ").encode(errors="replace")
 
 
 def _of_bytes(contents: list[bytes]) -> list[str]:
