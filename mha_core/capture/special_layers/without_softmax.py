@@ -331,13 +331,8 @@ def _recorded(name: str, kernel: Kernel, function: Callable, *args: object, **kw
 
 def _with_globals(function: FunctionType, names: Mapping[str, object]) -> FunctionType:
     """The same function with some globals replaced."""
-    other = FunctionType(
-        function.__code__,
-        {**function.__globals__, **names},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
+    values = {**function.__globals__, **names}
+    other = FunctionType(function.__code__, values, None, function.__defaults__, function.__closure__)
     other.__kwdefaults__ = function.__kwdefaults__
     return other
 

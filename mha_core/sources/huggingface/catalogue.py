@@ -89,7 +89,7 @@ def _inner(folder: str | Path) -> list[Path]:
 
 
 def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[LocalModel]:
-    """The model of a folder; None without weights or configuration."""
+    """The model of a folder; empty without weights or configuration."""
     files = Folder(name, folder, revision)
     try:
         family = files.config.get("model_type")

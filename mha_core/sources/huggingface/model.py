@@ -1,8 +1,8 @@
 """Hugging Face text models as a source: the model's own code runs, with our attention inside.
 
-No other file imports transformers, and this one only inside functions. A model passes q, k and v to an
-attention function that it looks up by name. Ours is registered under `NAME`, with the mask function of the
-eager implementation; with another one it would not get a mask.
+Only the files of this folder import transformers, and they do so inside functions. A model passes q, k and v
+to an attention function that it looks up by name. Ours is registered under `NAME`, with the mask function of
+the eager implementation; with another one it would not get a mask.
 """
 
 import gc
@@ -156,7 +156,7 @@ def load(
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
     progress("check", 0, 1)
     model = _prepared(twin(module), tokenizer, name=name, revision=folder.revision)
-    foreign = foreign_functions(module)
+    foreign = trial.foreign_functions(module)
     return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
 
 
@@ -171,14 +171,7 @@ def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
     module = unwrapped(module)
     name = name or module.name_or_path or type(module).__name__
     model = _prepared(twin(module), tokenizer, name=name)
-    return replace(model, as_run=twin(module), foreign=foreign_functions(module))
-
-
-def foreign_functions(module: PreTrainedModel) -> tuple[str, ...]:
-    """The user's own attention functions that a model calls now, by name."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    return trial.foreign_functions(module, ALL_ATTENTION_FUNCTIONS)
+    return replace(model, as_run=twin(module), foreign=trial.foreign_functions(module))
 
 
 def unwrapped(module: Any) -> PreTrainedModel:
@@ -722,7 +715,7 @@ def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | N
     if known is None:
         return False
     previous, model = known
-    return previous == fingerprint and foreign_functions(model.as_run) == model.foreign
+    return previous == fingerprint and trial.foreign_functions(model.as_run) == model.foreign
 
 
 def _adopted(source: object, tokenizer: Any) -> Model:
@@ -743,7 +736,7 @@ def _state(module: PreTrainedModel) -> tuple:
         for part in module.modules()
     ]
     settings = (module.config, getattr(module, "generation_config", None))
-    own = trial.implementations(module), foreign_functions(module)
+    own = trial.implementations(module), trial.foreign_functions(module)
     return parts, own, [each and each.to_dict() for each in settings]
 
 

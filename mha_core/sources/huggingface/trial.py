@@ -93,12 +93,14 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of the layers in the trace of a short text
 
 
-def foreign_functions(module: PreTrainedModel, functions: Mapping[str, Callable]) -> tuple[str, ...]:
-    """The user's own attention functions that a model may call, by name.
+def foreign_functions(module: PreTrainedModel) -> tuple[str, ...]:
+    """The user's own attention functions that a model may call now, by name.
 
-    They are registered among the `functions` of transformers, or replace a function of transformers or torch.
-    The libraries' own functions compute what is traced; a user's function may compute anything.
+    They are registered with transformers, or replace a function of transformers or torch. The libraries' own
+    functions compute what is traced; a user's function may compute anything.
     """
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+
     registered = [name for name in implementations(module) if name is not None and name in functions]
     names = [name for name in registered if not _is_of_library(functions[name])]
     files = {type(part).__module__ for part in module.modules()}
