@@ -49,8 +49,7 @@ PLACES = {name: place for place, names in enumerate(INPUTS) for name in names.sp
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of `forward`: its inputs as q, k, v; its masks, by whether they must be given; and a
-    switch for a causal mask."""
+    """The arguments of `forward`: inputs as q, k, v; masks, by whether they are needed; a causal switch."""
 
     inputs: tuple[str, ...]
     masks: Mapping[str, bool]

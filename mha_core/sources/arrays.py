@@ -154,6 +154,7 @@ def from_weights(
     Raises `MhaError` for numbers that are not weights, and for shapes that do not fit the tokens.
     """
     sides, described = sides_of(tokens, keys), array_source(source)
+    _check_attentions(weights)
     layers = []
     for number, layer_weights in enumerate(_layers("weights", weights)):
         expected = (len(sides.queries), len(sides.keys))
@@ -198,8 +199,6 @@ def _kind(sides: Sides) -> str:
 
 def _layers(name: str, value: Any) -> list[Tensor]:
     """The layers of an array or a list of arrays, each (head, row, column) on the CPU."""
-    if name == "weights":
-        _check_attentions(value)
     parts = list(value) if isinstance(value, list | tuple) else None
     if parts is None:
         whole = _tensor(name, value)

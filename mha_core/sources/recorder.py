@@ -658,7 +658,7 @@ class Recorder:
         """A call of `multi_head_attention_forward`, run again up to the q, k and v of its heads."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
-        query = arguments["query"]
+        query, key, value = (arguments[name] for name in ("query", "key", "value"))
         q, k, v, mask, _, is_causal = sdpa.inner_arguments(arguments, is_causal=causal)
         self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
         lead, axis = sdpa.lead(q.shape[0], q, k, v)
@@ -676,13 +676,12 @@ class Recorder:
         )
         self._n_texts = max(self._n_texts, q.shape[0] if self._n_parts == 1 else 1)
         tensors: dict[str, Tensor] = {}
-        if query is arguments["key"] is arguments["value"]:
+        if query is key is value:
             x = query[:, None] if query.dim() == 2 else query
             if tiled is None:
                 tensors["x"] = x[:, item_index(self._index, x.shape[1])]
             else:
                 tensors["x"] = tiled.whole(x.transpose(0, 1).flatten(0, 1))
-        key, value = arguments["key"], arguments["value"]
         apart = key is value is not query and not (key.shape == query.shape and torch.equal(key, query))
         matrices = sdpa.projections(arguments)._asdict()
         self._add(
@@ -799,13 +798,10 @@ class Recorder:
         )
         if self._check and self._seen and self._n_parts == 1:
             texts = 1 if result is None else axis  # torch's own function has (query, text, width)
-            sees = call.queries[0].rule.mask
-            keys = (
-                torch.ones(call.k.shape[1], dtype=torch.bool) if sees is None else sees.flatten(0, -2).any(0)
-            )
-            self._seen[-1] = Seen(
-                call.number, *self._by_text, self._index, texts, keys.expand(call.k.shape[1])
-            )
+            mask = call.queries[0].rule.mask
+            seen = torch.ones(1, dtype=torch.bool) if mask is None else mask.flatten(0, -2).any(0)
+            seen = seen.expand(call.k.shape[1])
+            self._seen[-1] = Seen(call.number, *self._by_text, self._index, texts, seen)
         call = self._added(place.forward_pass, call)
         if result is not None and output is not None:
             self._mark_ambiguous(call, axis, output, frame)

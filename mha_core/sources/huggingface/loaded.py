@@ -247,7 +247,9 @@ class LoadedModels:
                 with self._lock:
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
-            loading.error = _with_float32(error) if dtype in HALF_PRECISION else error
+            loading.error = error
+            if dtype in HALF_PRECISION:  # some models do not run in it on every device
+                loading.error = MhaError(error.phrase, fixes=(*error.fixes, {"dtype": "float32"}))
         # Third-party files and code can raise anything; the app reports it and goes on.
         except Exception as error:
             loading.error = MhaError(
@@ -268,11 +270,6 @@ class LoadedModels:
 def _both(key: ModelKey) -> tuple[ModelKey, ModelKey]:
     """The keys of that model with answers and without."""
     return key._replace(answers=True), key._replace(answers=False)
-
-
-def _with_float32(error: MhaError) -> MhaError:
-    """The same error with float32 as a fix: some models do not run in half precision on every device."""
-    return MhaError(error.phrase, fixes=(*error.fixes, {"dtype": "float32"}))
 
 
 def trace_bytes(trace: AttentionTrace) -> int:
