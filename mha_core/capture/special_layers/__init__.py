@@ -52,11 +52,6 @@ def watcher(place: str, part: nn.Module) -> Watcher | None:
     return next((WATCHERS[sign] for sign in signs if sign in WATCHERS), None)
 
 
-def has(model: nn.Module, watch: Watcher) -> bool:
-    """Whether a model has a part that this function watches."""
-    return any(watcher(place, part) == watch for place, part in model.named_modules())
-
-
 def watch(model: nn.Module) -> Mapping[str, int]:
     """Put hooks on the special layers of a model of our own, once. → its layers that are recorded
 

@@ -241,7 +241,9 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
     weight = next(module.parameters())
     if weight.dtype in HALF:
         free()  # the copy of the trial
-    not_shown = (*special_layers.without_attention(module).values(), *_convolutions(module, route), *unread)
+    run = twin(module) if route.changes else module
+    wide = special_layers.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run)))
+    not_shown = (*special_layers.without_attention(module).values(), *wide.values(), *unread)
     mixers = _proven(module, watched) if watched else watched
     route = trial.checked(route, module, {*(entry.partition(":")[0] for entry in not_shown), *mixers})
     model = Model(
@@ -259,14 +261,6 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
     if route.name == "mixing" and not model.mixers:
         raise forward_pass.nothing_shown(model.name, model.not_shown)
     return model
-
-
-def _convolutions(module: PreTrainedModel, route: trial.Route) -> tuple[str, ...]:
-    """Sentences about the convolutions that mix the tokens of a text."""
-    run = twin(module) if route.changes else module
-    return tuple(
-        special_layers.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run))).values()
-    )
 
 
 def _proven(module: PreTrainedModel, watched: Mapping[str, int]) -> Mapping[str, int]:
@@ -697,7 +691,9 @@ def model_of(
     with _loading:
         # Before loading: the folder may be saved again at the same time.
         fingerprint = files.fingerprint(str(source))
-        if not _is_current(_loaded.find(key), fingerprint):
+        previous, known = _loaded.find(key) or (None, None)
+        is_same = known is not None and trial.foreign_functions(known.as_run) == known.foreign
+        if not is_same or previous != fingerprint:
             _loaded.drop(key)
 
         def compute(_key: tuple) -> tuple[tuple | None, Model]:
@@ -708,14 +704,6 @@ def model_of(
 
         _, model = _loaded.get(key, compute)
     return model
-
-
-def _is_current(known: tuple[tuple | None, Model] | None, fingerprint: tuple | None) -> bool:
-    """Whether a loaded model has the same files and calls the same attention functions as before."""
-    if known is None:
-        return False
-    previous, model = known
-    return previous == fingerprint and trial.foreign_functions(model.as_run) == model.foreign
 
 
 def _adopted(source: object, tokenizer: Any) -> Model:

@@ -28,7 +28,7 @@ from mha_core.attention.functional import attend, fused
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.capture.special_layers import bands, chunks, has, watcher, without_attention
+from mha_core.capture.special_layers import bands, chunks, watcher, without_attention
 from mha_core.capture.token_mixing import UNCHECKED, mixing
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface import PreTrainedModel, forward_pass
@@ -216,7 +216,8 @@ def _tried(module: PreTrainedModel, ours: str) -> Route:
 
 def _keeps_buckets(module: PreTrainedModel) -> bool:
     """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
-    return has(module, chunks.watch) and module.config.num_buckets is None
+    in_chunks = any(watcher(place, part) == chunks.watch for place, part in module.named_modules())
+    return in_chunks and module.config.num_buckets is None
 
 
 def checked(route: Route, module: PreTrainedModel, known: Iterable[str]) -> Route:
