@@ -41,26 +41,14 @@ def _read(module: Any, args: tuple, kwargs: dict, output: Any) -> Tensor | None:
     if getattr(output, "buckets", None) is not None:
         arguments["buckets"] = output.buckets  # the same buckets: they may be drawn at random
     n, width = hidden.shape[1], heads[1]
-    units, other = Units(), copy.copy(module)
-    other._modules = {**module._modules, "value": units}
-    columns = []
+    other, units, columns = copy.copy(module), hidden.new_zeros(1, n, *heads), []
+    other._modules = {**module._modules, "value": lambda _hidden: units.flatten(2)}
     for start in range(0, n, width):
         at = torch.arange(start, min(start + width, n), device=hidden.device)
-        values = hidden.new_zeros(1, n, *heads)
-        values[:, at, :, at - start] = 1.0
-        units.values = values.flatten(2)
+        units.zero_()[:, at, :, at - start] = 1.0
         mixed = other.forward(**arguments).hidden_states.unflatten(-1, heads)
         columns.append(mixed[..., : len(at)].transpose(1, 2))
     weights = torch.cat(columns, dim=-1)
     values = module.value.forward(hidden).unflatten(-1, heads).transpose(1, 2)
     own = output.hidden_states.unflatten(-1, heads).transpose(1, 2)
     return weights if gap(weights @ values, own) <= CLOSE[hidden.dtype] else None
-
-
-class Units(nn.Module):
-    """Replaces the value matrix: it returns unit vectors."""
-
-    values: Tensor
-
-    def forward(self, _hidden: Tensor) -> Tensor:
-        return self.values

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mha_core.capture.gap import gap
 from mha_core.capture.special_layers import chunks
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
@@ -26,7 +27,7 @@ def test_the_first_long_text_does_not_choose_the_buckets_of_later_ones():
 
 
 def test_weights_that_do_not_make_the_output_are_not_shown(monkeypatch, refused):
-    monkeypatch.setattr(chunks.Units, "forward", lambda self, _: self.values.roll(1, 1))
+    monkeypatch.setattr(chunks, "gap", lambda mixed, own: gap(mixed.roll(1, 2), own))
     model = huggingface.adopt(tiny.model("reformer"))
     message = str(refused(huggingface.flow, model, {"input_ids": torch.arange(5, 46)[None]}))
     assert "its weights are not those of token to token" in message
