@@ -293,15 +293,15 @@ def attention(
         "sinks": None if sinks is None else sinks.detach().reshape(-1),
     }
     rule = rules.rule(attention_mask, position_bias, choice, **common)
-    by = attend if collector is None else collector.by
-    rule = rule if collector is None else collector.edited_rule(rule, query, key, value)
-    joined = by(query, key, value, rule).transpose(1, 2).contiguous()
-    if collector is not None:
-        index = None
-        if choice is not None:
-            dense = rules.rule(attention_mask, position_bias, **common)
-            index = Index(choice, collector.index_scores(choice.blocks), dense.mask)
-        collector.add(module, query, key, value, rule, joined, index)
+    if collector is None:
+        return attend(query, key, value, rule).transpose(1, 2).contiguous(), None
+    rule = collector.edited_rule(rule, query, key, value)
+    joined = collector.by(query, key, value, rule).transpose(1, 2).contiguous()
+    index = None
+    if choice is not None:
+        dense = rules.rule(attention_mask, position_bias, **common)
+        index = Index(choice, collector.index_scores(choice.blocks), dense.mask)
+    collector.add(module, query, key, value, rule, joined, index)
     return joined, None
 
 
