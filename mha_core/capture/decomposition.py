@@ -295,11 +295,7 @@ class Decomposition(TorchDispatchMode):
     def _sum(self, sign: int, args: tuple, kwargs: dict) -> Made:
         factors = 1, sign * kwargs.get("alpha", 1)
         inputs = tuple(self._summand(arg) for arg in args[:2])
-
-        def made(result: Tensor) -> list[Node]:
-            return [_added(inputs, factors, result.shape)]
-
-        return made
+        return lambda result: [_added(inputs, factors, result.shape)]
 
     def _product(self, name: str, one: Any, other: Any) -> Made | None:
         of, by = (self._node(arg) if isinstance(arg, Tensor) else None for arg in (one, other))

@@ -88,7 +88,7 @@ class Use(NamedTuple):
     module: nn.Module
     x: Tensor
     y: Tensor
-    versions: tuple[int, int]  # of x and y at that time; another one now: the model changed them in place
+    versions: tuple[int, int]  # of x and y at that time: they change where a model writes into its tensors
     proof: Proof
 
     @classmethod

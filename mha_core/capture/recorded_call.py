@@ -161,9 +161,8 @@ class RecordedCall:
 
     def layer(self, kind: str, shared: SharedTensors) -> LayerTrace:
         """The call as a layer of a trace; layers of one trace share equal masks."""
-        q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule
-        if len(self.queries) > 1:
-            rule = self._joined_rule()
+        q = torch.cat([part.q for part in self.queries], dim=1)
+        rule = self._joined_rule() if len(self.queries) > 1 else self.queries[0].rule
         if rule.mask is not None:
             rule = replace(rule, mask=shared.one(rule.mask))
         tensors = {"weights": q, "v": self.v} if self.about.missing else {"q": q, "k": self.k, "v": self.v}

@@ -202,9 +202,8 @@ class Recorder:
         part: "int | str" = 0,
         check: str | None = None,
     ):
-        self.part = part
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
-        self.model, self.batch, self.misfit = model, batch, misfit
+        self.model, self.batch, self.misfit, self.part = model, batch, misfit, part
         self._passes = [ForwardPass()]
         self._unread: set[nn.Module | None] = set()  # modules with attention that could not be read
         self._count = 0
@@ -351,9 +350,7 @@ class Recorder:
     def _trace(self, forward: SortedPass, elsewhere: list[str]) -> AttentionTrace:
         shared, calls = SharedTensors(), forward.calls
         kinds = self._sorter.kinds(calls)
-        layers: Sequence[LayerTrace] = [
-            call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True)
-        ]
+        layers = tuple(call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True))
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
         proven = self._proof.proven
@@ -371,7 +368,7 @@ class Recorder:
         source = replace(self.source, skipped=counted([*forward.skipped, *elsewhere]), notes=tuple(notes))
         if not self.sides.same:  # the keys are of the encoder's text
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
-        return AttentionTrace(self.sides.queries, tuple(layers), source)
+        return AttentionTrace(self.sides.queries, layers, source)
 
     @property
     def _sorter(self) -> CallSorter:

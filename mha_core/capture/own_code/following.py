@@ -66,7 +66,7 @@ IDENTITIES |= {"expand", "masked_fill", "mul"}
 # Operations that may touch only the weights of rows without visible keys; what comes of it is compared.
 GUARDS = {"where", "masked_fill", "nan_to_num", "mul", "div", "setitem"}
 ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
-# Of a softmax in several operations.
+# The steps of a softmax that is computed in several operations.
 SOFTMAX_STEPS = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}
 ALIASES = {
     "true_divide": "div",

@@ -53,10 +53,7 @@ class TextRows(NamedTuple):
 
 
 class ModuleUses:
-    """Keeps the uses of a recorded model's matrices and norms, which show what made q, k and v, and W^O.
-
-    While they are `watched` the modules have hooks, which do nothing in other threads.
-    """
+    """Keeps the uses of a recorded model's matrices and norms, which show what made q, k and v, and W^O."""
 
     def __init__(self, names: Mapping[nn.Module, str], undisturbed: Callable[[], AbstractContextManager]):
         self._names, self._undisturbed = names, undisturbed
@@ -66,6 +63,7 @@ class ModuleUses:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
+        """In this block the modules' uses in this thread are kept."""
         self._thread = threading.get_ident()
         with ExitStack() as hooks:
             for module in self._names:

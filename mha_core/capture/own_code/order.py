@@ -60,9 +60,8 @@ class Start(NamedTuple):
     def prepare(self, chosen: Tensor, item: int | None, module: nn.Module, args: tuple, kwargs: dict) -> None:
         """Change the `chosen` tokens of an item in what a copy is given or what its part makes."""
         if self.part:
-            module.get_submodule(self.part).register_forward_hook(
-                lambda _, given, x: self.changed(x, chosen, item)
-            )
+            part = module.get_submodule(self.part)
+            part.register_forward_hook(lambda _, given, x: self.changed(x, chosen, item))
         else:
             x = next(islice(tensors((args, kwargs)), self.number, None))
             x.copy_(self.changed(x, chosen, item))

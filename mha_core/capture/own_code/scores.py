@@ -162,10 +162,7 @@ class SharedTerms(SharedTensors):
         self._parts: dict[tuple, tuple] = {}
 
     def parts(self, term: Term) -> tuple[Tensor, Tensor | None, Tensor | None, bool]:
-        """The numbers of a term, the cells that these hide, and what they add elsewhere.
-
-        Also whether only lowest numbers hide.
-        """
+        """A term's numbers, the cells they hide, what they add elsewhere, and if only lowest ones hide."""
         key = (id(term.tensor), version(term.tensor), term.by_cell.shape, term.factor)
         if key not in self._parts:
             numbers = term.by_cell if term.factor == 1.0 else term.by_cell * term.factor

@@ -371,8 +371,7 @@ def _bar(done: int, total: int, progress: Progress) -> type:
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **settings: Any):
-            settings["disable"] = True
-            super().__init__(*args, **settings)
+            super().__init__(*args, **settings | {"disable": True})
             self.reached = done + int(settings.get("initial") or 0)
 
         def update(self, n: float | None = 1) -> None:

@@ -27,7 +27,6 @@ PATIENCE = 3.0  # seconds that loading goes on after the last waiting user has l
 ERROR_SECONDS = 60.0  # before a model that failed is tried again
 SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")  # in a model's config
 LONG_TEXT = 100  # tokens of a text that is not long yet, if the config has no such sizes
-HALF_PRECISION = ("bfloat16", "float16")
 
 
 class ModelKey(NamedTuple):
@@ -248,7 +247,7 @@ class LoadedModels:
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
             loading.error = error
-            if dtype in HALF_PRECISION:  # some models do not run in it on every device
+            if huggingface.DTYPES.get(dtype or "") in HALF:  # some models do not run in it on every device
                 loading.error = MhaError(error.phrase, fixes=(*error.fixes, {"dtype": "float32"}))
         # Third-party files and code can raise anything; the app reports it and goes on.
         except Exception as error:

@@ -297,9 +297,8 @@ def _route(
     if not returned_weights:
         if not reason and _has_mixers_alone(module, names, inputs, close):
             return Route("mixing", 0.0)
-        reasons = (*without_attention(module).values(), *notes) or (
-            Phrase("it has no attention that could be seen"),
-        )
+        nothing = Phrase("it has no attention that could be seen")
+        reasons = (*without_attention(module).values(), *notes) or (nothing,)
         raise forward_pass.nothing_shown(type(module).__name__, reasons)
     if reason:
         return Route("weights", 0.0, listed((reason, WEIGHTS_ALONE), "space"), notes=notes)
