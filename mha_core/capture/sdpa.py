@@ -189,8 +189,7 @@ class SdpaReader:
     ) -> tuple[Attended, Facts]:  # fmt: skip
         """One `item` of a call with these arguments, as a batch of one, and its facts.
 
-        `lead` and `axis` are the result of `lead`. Raises `MhaError` for an item that is not
-        there.
+        `lead` and `axis` are the result of `lead`. Raises `MhaError` for an item that is not there.
         """
         q, k, v = (_one(part, axis, item) for part in (query, key, value))
         if not enable_gqa:  # one head may be given for all heads

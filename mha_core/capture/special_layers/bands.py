@@ -41,12 +41,9 @@ def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tens
         arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
         mask = arguments.get("attention_mask")
         uses = {u.proof.name: u for u in active.uses if module._modules.get(u.proof.name) is u.module}
-        if (
-            arguments.get("is_global_attn")
-            or mask is None
-            or len(mask) != 1
-            or not uses.keys() >= {*MATRICES}
-        ):
+        if mask is None or len(mask) != 1 or arguments.get("is_global_attn"):
+            return
+        if not uses.keys() >= {*MATRICES}:
             return
         n = int((mask == 0).sum())
         if not (mask[0, :n] == 0).all():
