@@ -11,7 +11,6 @@ import { valuesOf } from "./matrices.js";
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
-/** @typedef {import("./matrices.js").HeadMatrices} HeadMatrices */
 
 const LARGEST = 256; // tokens of a side: a longer text has the overview instead
 const PICTURE = 108; // pixels
@@ -21,20 +20,17 @@ const LETTERS_BELOW = [12, 10]; // of a head's name there, and of what it does
 
 export class HeadGrid {
   scene = "";
-  /** @type {HeadMatrices["drawnFrom"]} */
+  /** @type {import("./matrices.js").HeadMatrices["drawnFrom"]} */
   drawnFrom = [];
   /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: Numbers }[]} */
   pictures = [];
   /** @type {{ layer: Layer, panel: PayloadPanel, theme: Theme } | null} */
   #shown = null;
 
-  /**
-   * @param {import("./selection.js").Selection} selection
-   * @param {(head: number) => void} toHead
-   */
-  constructor(selection, toHead) {
-    this.selection = selection;
-    this.toHead = toHead;
+  /** @param {import("./head_view.js").HeadView} view */
+  constructor(view) {
+    this.view = view;
+    this.selection = view.selection;
     this.root = make("section", "all-heads");
     this.bar = make("div", "bar");
     this.grid = make("div", "grid");
@@ -42,15 +38,14 @@ export class HeadGrid {
     this.root.append(this.bar, this.grid);
   }
 
-  /**
-   * The sentence and the layer that are looked at, as they were sent.
-   * @param {HeadMatrices} matrices
-   */
-  update({ layer, nth, panel, theme, drawnFrom }) {
+  // The sentence and the layer that are looked at, as they were sent.
+  update() {
+    const { matrices, theme, width } = this.view;
+    const { layer, nth, panel, drawnFrom } = matrices;
     if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;
-    if (!fits || !theme) return;
+    if (!fits || !width) return;
     this.#shown = { layer, panel, theme };
     const scene = JSON.stringify([nth, layer.number, layer.heads, this.selection.state.fitted]);
     if (scene !== this.scene) {
@@ -79,7 +74,7 @@ export class HeadGrid {
       const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();
-      const button = makeButton("", "", () => this.toHead(head));
+      const button = makeButton("", "", () => this.view.toHead(head));
       const [role, scored] = header.roles?.[layer.number]?.[head] ?? [];
       button.title = [this.#hint(head, numbers, largest[at]), scored].filter(Boolean).join("\n");
       button.dataset.head = String(head);

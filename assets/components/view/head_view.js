@@ -12,7 +12,6 @@ import { ShadedText } from "../pictures/text.js";
 import { printTheme, themeOf } from "../pictures/theme.js";
 import { spoken, strongest } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
-import { withoutEdge } from "../scene/what_if.js";
 import { saveDrawings, saveModelPage, savePage } from "./files.js";
 import { HeadGrid } from "./grid.js";
 import { pressKey } from "./keyboard.js";
@@ -112,7 +111,6 @@ import { typeOver } from "./typed_over.js";
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
 const ANYWHERE = new Set(["Escape", "h", "H", "l", "L"]); // keys that work in all of the view
-const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 
 export class HeadView {
   selection = new Selection();
@@ -124,45 +122,19 @@ export class HeadView {
   width = 0; // pixels in which all was drawn
   /** @type {Selection["pinned"]} as the words above have followed it */
   followed = null;
-  /** @type {import("./toolbar.js").Actions} */
-  actions = {
-    set: (name, value) => this.set(name, value),
-    redraw: () => this.redraw(),
-    toLayer: (number) => this.toLayer(number),
-    switchHeads: (on) => this.switchHeads(on),
-    open: (chosen) => this.page.open?.(chosen),
-    save: (kind) => this.save(kind),
-    release: () => {
-      this.selection.pinned = null;
-      this.update();
-    },
-    rewrite: () => {
-      const { nth, single } = this.selection;
-      if (single) this.#rewrite(nth, single.token);
-    },
-  };
 
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
     this.theme = themeOf(root);
-    /** @type {import("./pointer.js").Reply["choose"]} */
-    const choose = (nth, side, token, more) => {
-      this.selection.choose(nth, side, token, more);
-      this.update();
-    };
-    /** @type {(nth: number, focus: Focus | null, cell?: Highlight) => void} */
-    const point = (nth, focus, cell) => this.point(nth, focus, cell);
-    /** @type {import("./pointer.js").Reply} */
-    this.reply = { choose, point, pointHead: (head) => this.pointHead(head), describe: () => this.describe() };
     this.bar = make("div", "bar");
     this.chips = make("div", "chips");
     this.row = new PanelRow(root, (nth) => this.lookAtPanel(nth));
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
-    this.matrices = new HeadMatrices(this.selection, this.reply);
-    this.grid = new HeadGrid(this.selection, (head) => this.toHead(head));
+    this.matrices = new HeadMatrices(this);
+    this.grid = new HeadGrid(this);
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
     const under = make("div", "under");
@@ -213,6 +185,23 @@ export class HeadView {
     if (rebuilt) return this.build();
     this.controls();
     this.redraw();
+  }
+
+  // A token was clicked; with `more` it is added to those that are held.
+  /**
+   * @param {number} nth
+   * @param {import("../numbers/panel.js").Side} side
+   * @param {number} token
+   * @param {boolean} more
+   */
+  choose(nth, side, token, more) {
+    this.selection.choose(nth, side, token, more);
+    this.update();
+  }
+
+  release() {
+    this.selection.pinned = null;
+    this.update();
   }
 
   /** @param {number} nth */
@@ -298,13 +287,7 @@ export class HeadView {
     const list = target.closest("[data-panel]");
     if (!list && !ANYWHERE.has(event.key)) return;
     const nth = Number(list?.dataset.panel ?? this.selection.nth);
-    /** @type {import("./keyboard.js").Ways} */
-    const ways = {
-      toHead: (head) => this.toHead(head),
-      toLayer: (number) => this.toLayer(number),
-      close: () => this.matrices.gallery.close(),
-    };
-    if (pressKey(event, this.selection, nth, this.drawings[nth].drawing, ways)) this.update();
+    if (pressKey(this, event, nth)) this.update();
   }
 
   // Something is pointed at in the view: it is lit here, and in every other picture of the page.
@@ -368,8 +351,8 @@ export class HeadView {
     );
     for (const one of this.drawings) {
       asList(one.drawing.list, one.panel, header.texts);
-      followPointer(this.selection, one, this.reply);
-      if (one.strip) followPointer(this.selection, { ...one, stage: one.strip.stage, drawing: one.strip }, this.reply);
+      followPointer(this, one);
+      if (one.strip) followPointer(this, { ...one, stage: one.strip.stage, drawing: one.strip });
     }
     this.controls();
     this.followed = null;
@@ -382,12 +365,13 @@ export class HeadView {
   // when it is laid out in any case: a key does not wait for that.
   /** @param {number} [middle] */
   redraw(width = this.root.clientWidth, middle = 0) {
+    if (width !== this.width) this.matrices.gallery.rooms = null;
     this.width = width;
     if (!this.width) return;
     const room = this.row.arrange(width);
     for (const { drawing, panel } of this.drawings) drawing.draw(room, Math.min(middle, longestOf(panel) - 1));
     for (const { strip } of this.drawings) strip?.draw();
-    this.matrices.draw(this.theme, this.page, width);
+    this.matrices.draw();
     this.#updateRest();
     requestAnimationFrame(() => {
       for (const { drawing } of this.drawings) drawing.settle?.();
@@ -404,8 +388,8 @@ export class HeadView {
   }
 
   #updateRest() {
-    this.#showChips();
-    this.grid.update(this.matrices);
+    showChips(this);
+    this.grid.update();
     this.row.update(this.selection.nth);
     this.describe();
   }
@@ -443,14 +427,7 @@ export class HeadView {
       this.place = place;
       this.page.moved?.(); // which the address says, and what is below links to
     }
-    const isPinned = !header.compact && Boolean(selection.pinned?.some(Boolean));
-    const { fitted } = selection.state;
-    const areSmall = this.drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
-    const [edge, block] = [this.edge, header.block];
-    const trial = edge && block ? { text: fill(block, edge.words), href: withoutEdge(edge) } : null;
-    const { nth, single } = selection;
-    const rewrite = single && this.rewriting(nth, single.token);
-    showFoot(this.foot, header.texts, isPinned, rewrite, trial, fitted || areSmall ? fitted : null, this.actions);
+    showFoot(this);
   }
 
   // The name of the button that types over a word; null where that cannot be done.
@@ -468,6 +445,11 @@ export class HeadView {
   /** @param {number} nth @param {number} token */
   #wordOf(nth, token) {
     return elementsIn(this.drawings[nth].head, `.prose [data-at="${token}"]`)[0];
+  }
+
+  rewriteChosen() {
+    const { nth, single } = this.selection;
+    if (single) this.#rewrite(nth, single.token);
   }
 
   /** @param {number} nth @param {number} token */
@@ -495,14 +477,10 @@ export class HeadView {
     return { query: single.token, key, words };
   }
 
-  #showChips() {
-    showChips(this.chips, this.selection, this.theme.palette, Boolean(this.page.open), this.actions);
-  }
-
   controls() {
     const { header, panels, state, two } = this.selection;
     const { texts } = header;
-    showBar(this.bar, this.selection, this.page, this.actions);
+    showBar(this);
     // In the app sentence and model stand above the view, and of several texts each above its panel.
     const titled = panels.length > 1 || two;
     const layer = fill(texts.layer_of, { layer: state.layer + 1, layers: header.layers });

@@ -6,39 +6,28 @@ import { isRtl } from "../page/wording.js";
 import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
 
-/** @typedef {import("./selection.js").Selection} Selection */
+/** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("../numbers/panel.js").Side} Side */
-/** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
-/**
- * `close` says whether a matrix was enlarged.
- * @typedef {{ toHead: (head: number) => void, toLayer: (number: number) => void, close: () => boolean }} Ways
- */
 
 /**
  * Whether the key on the drawing of sentence `nth` is one of these; then the selection has moved.
+ * @param {HeadView} view
  * @param {KeyboardEvent} event
- * @param {Selection} selection
  * @param {number} nth
- * @param {SentenceDrawing} drawing
- * @param {Ways} ways
  */
-export function pressKey(event, selection, nth, drawing, ways) {
+export function pressKey(view, event, nth) {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
-  if (!handleKey(event, selection, nth, drawing, ways)) return false;
-  selection.hover = null;
+  if (!handleKey(view, event, nth)) return false;
+  view.selection.hover = null;
   event.preventDefault();
   event.stopPropagation(); // Streamlit has keys of its own
   return true;
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {Selection} selection
- * @param {number} nth
- * @param {SentenceDrawing} drawing
- * @param {Ways} ways
- */
-function handleKey({ key, shiftKey }, selection, nth, drawing, ways) {
+/** @param {HeadView} view @param {KeyboardEvent} event @param {number} nth */
+function handleKey(view, { key, shiftKey }, nth) {
+  const { selection } = view;
+  const { drawing } = view.drawings[nth];
   const panel = selection.panels[nth];
   const { drawing: name, layer } = selection.state;
   const pinned = selection.pinned?.[nth];
@@ -69,10 +58,10 @@ function handleKey({ key, shiftKey }, selection, nth, drawing, ways) {
     selection.pin(nth, { side, tokens: [token] });
     drawing.reveal(token);
   } else if (key === "Escape") {
-    if (!ways.close()) selection.pin(nth, null);
+    if (!view.matrices.gallery.close()) selection.pin(nth, null);
   } else if (key === "h" || key === "H")
-    ways.toHead(nextHead(new Set(selection.heads), selection.every, key === "h" ? 1 : -1));
-  else if (key === "l" || key === "L") ways.toLayer(layer + (key === "l" ? 1 : -1));
+    view.toHead(nextHead(new Set(selection.heads), selection.every, key === "h" ? 1 : -1));
+  else if (key === "l" || key === "L") view.toLayer(layer + (key === "l" ? 1 : -1));
   else if (key === "n" && drawing.nextPeak) drawing.nextPeak();
   else return drawing.map ? zoomByKey(drawing.map, key) : false;
   return true;

@@ -10,17 +10,14 @@ import { MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES, MATRICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
 
-/** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
 /** @typedef {import("../numbers/explanation.js").Place} Place */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
-/** @typedef {import("./head_view.js").PageActions} PageActions */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {import("../pictures/heatmap.js").Cell} Cell */
 /** @typedef {import("../pictures/matrix_gallery.js").GalleryMatrix} GalleryMatrix */
-/** @typedef {import("../pictures/theme.js").Theme} Theme */
 /** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
 /** @typedef {[from: number, to: number]} Range the first, and one after the last */
 
@@ -100,7 +97,6 @@ const subscript = (number) => [...String(number)].map((digit) => String.fromChar
 export class HeadMatrices {
   state = { order: ORDERS[0], end: ENDS[0] };
   scene = "";
-  width = 0; // pixels of the view
   explains = ""; // whose number is explained
   explained = ""; // and which: the matrix with the row and the column, from 1
   question = ""; // whose answer is awaited
@@ -109,18 +105,11 @@ export class HeadMatrices {
   /** @type {Record<Side, Range>} of each side the tokens that are drawn */
   parts = { query: [0, 0], key: [0, 0] };
 
-  /** @type {PageActions["explain"] | null} */
-  ask = null;
-  /** @type {PageActions["steps"] | null} */
-  steps = null;
-
-  /**
-   * @param {Selection} selection
-   * @param {import("./pointer.js").Reply} reply
-   */
-  constructor(selection, reply) {
+  /** @param {import("./head_view.js").HeadView} view */
+  constructor(view) {
+    const { selection } = view;
+    this.view = view;
     this.selection = selection;
-    this.reply = reply;
     this.bar = make("div", "bar");
     /** @param {string | null} name */
     const enlarge = (name) => this.#moveFocus({ matrix: name ?? NO_MATRIX });
@@ -139,7 +128,7 @@ export class HeadMatrices {
       update: () => this.update(),
       press: (name, cell, more) => this.#press(name, cell, more),
       point: (name, cell, things) =>
-        reply.point(this.nth, name && cell ? this.#focusAt(name, cell) : null, things ?? {}),
+        view.point(this.nth, name && cell ? this.#focusAt(name, cell) : null, things ?? {}),
       marks: (name) => this.#marks(name),
       read: (cell) => this.#read(cell),
     });
@@ -160,7 +149,7 @@ export class HeadMatrices {
     const { matrix = state.matrix, number = state.number } = changes;
     if (matrix === state.matrix && number === state.number) return;
     Object.assign(state, { matrix, number });
-    this.reply.describe();
+    this.view.describe();
   }
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
@@ -184,23 +173,11 @@ export class HeadMatrices {
     return required(this.layer, "layer of these matrices");
   }
 
-  get theme() {
-    return this.gallery.theme;
-  }
-
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
-  /**
-   * @param {Theme} theme
-   * @param {PageActions} page
-   * @param {number} width of the view
-   */
-  draw(theme, { explain = null, steps = null }, width) {
-    const { gallery, selection } = this;
-    if (width !== this.width) gallery.rooms = null;
-    this.width = width;
-    gallery.theme = theme;
-    this.ask = explain;
-    this.steps = steps;
+  draw() {
+    const { selection } = this;
+    const { theme } = this.view;
+    this.gallery.theme = theme;
     const from = [selection.header, selection.original, JSON.stringify(theme)];
     if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
     this.update();
@@ -212,13 +189,13 @@ export class HeadMatrices {
     const head = selection.chosenHead;
     root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = root.hidden;
-    if (!layer || root.hidden || !gallery.theme || !this.width) return;
+    if (!layer || root.hidden || !this.view.width) return;
     if (this.explained && this.explains !== this.#place) gallery.explanation.close();
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
     const shown = [this.nth, layer.number, head, parts, this.state, selection.state.fitted, gallery.large.name];
-    const scene = JSON.stringify([...shown, ordered, this.width]);
+    const scene = JSON.stringify([...shown, ordered, this.view.width]);
     if (this.scene !== scene) {
       this.scene = scene;
       this.parts = parts;
@@ -355,7 +332,8 @@ export class HeadMatrices {
   // The browser has what scores, weights and outputs are made of; X, the columns of W and all code are the server's.
   /** @param {string} name @param {Cell} cell of the whole matrix */
   explain(name, { row, column }) {
-    const { ask, nth, panel, texts } = this;
+    const { nth, panel, texts } = this;
+    const { explain: ask, steps: stepsOf } = this.view.page;
     const { explanation, matrices } = this.gallery;
     const { edits, kv } = this.selection.header;
     const layer = this.#layerHere;
@@ -369,7 +347,7 @@ export class HeadMatrices {
     const question = { name, panel: nth, layer: layer.number, ...place, id: questionId() };
     this.question = question.id;
     const ours = stepsTo(layer, columns ? "weights" : name, place, listOf(panel, "key"), texts.path_sink);
-    const steps = ours ?? this.steps?.(question) ?? null;
+    const steps = ours ?? stepsOf?.(question) ?? null;
     if (!steps && ask) return ask(question);
     if (!steps) {
       const refusal = layer.q ? texts.path_alone : texts.matrices_only_weights;
@@ -386,7 +364,7 @@ export class HeadMatrices {
       };
     const value = name === "scores" ? steps[0].value : steps.at(-1)?.value;
     const whole = { ...where, id: question.id, value, steps, edits: edits?.[nth], ...beyond };
-    explanation.showUpToIt(whole, ask && (() => ask(question)));
+    explanation.showUpToIt(whole, ask ? () => ask(question) : null);
   }
 
   // The page on which the first sentence is computed without this edge, where that can be computed.
@@ -415,7 +393,7 @@ export class HeadMatrices {
     const place = this.#placeOf(name, cell); // before another part of a long text is drawn
     const held = this.selection.pinned?.[this.nth];
     const isHeld = !more && held?.side === side && String(held.tokens) === String(tokens); // and stays so
-    if (!isHeld) this.reply.choose(this.nth, side, tokens[0], more);
+    if (!isHeld) this.view.choose(this.nth, side, tokens[0], more);
     this.explain(name, place);
   }
 

@@ -6,28 +6,17 @@ import { exact, fill, isolated, paragraph } from "../page/wording.js";
 import { tokenOf } from "../pictures/drawing.js";
 
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
-/** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../pictures/drawing.js").Hit} Hit */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
-/** @typedef {import("../scene/highlight.js").Highlight} Highlight */
 /** @typedef {import("./selection.js").Selection} Selection */
 
 /**
- * The actions of the view when something is pointed at or pressed.
- * @typedef {object} Reply
- * @property {(nth: number, focus: Focus | null, cell?: Highlight) => void} point a token, or none, and the tokens of a cell
- * @property {(head: number | null) => void} pointHead
- * @property {(nth: number, side: Side, token: number, more: boolean) => void} choose
- * @property {() => void} describe what is looked at
- */
-
-/**
- * @param {Selection} selection
+ * @param {import("./head_view.js").HeadView} view
  * @param {{ panel: Panel, stage: HTMLElement, drawing: SentenceDrawing, status: HTMLElement }} drawn
- * @param {Reply} reply
  */
-export function followPointer(selection, { panel, stage, drawing, status }, reply) {
+export function followPointer(view, { panel, stage, drawing, status }) {
+  const { selection } = view;
   /** @type {Hit | null} under the pointer, between tokens */
   let line = null;
   /** @type {(event: MouseEvent) => Focus | null} */
@@ -41,7 +30,7 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
   /** @param {Focus | null} focus */
   const hover = (focus) => {
     const now = focus && selection.everywhere(panel.nth, focus);
-    if (JSON.stringify(selection.hover) !== JSON.stringify(now)) reply.point(panel.nth, focus);
+    if (JSON.stringify(selection.hover) !== JSON.stringify(now)) view.point(panel.nth, focus);
   };
   // The line or cell under the pointer says its own number.
   /** @param {MouseEvent} event */
@@ -49,9 +38,9 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     const before = line;
     line = drawing.hit(event);
     if (drawing.curves && line !== before) drawing.paint(drawing.curves.find((curve) => curve === line));
-    if (line || before) reply.pointHead(line?.head ?? null);
+    if (line || before) view.pointHead(line?.head ?? null);
     const text = line ? exactly(selection, panel, line) : null;
-    if (!text) return reply.describe();
+    if (!text) return view.describe();
     if (status.dataset.text !== text) status.replaceChildren(make("span", "", text));
     status.dataset.text = text;
   };
@@ -65,20 +54,20 @@ export function followPointer(selection, { panel, stage, drawing, status }, repl
     hover(null);
     if (line) {
       drawing.paint();
-      reply.pointHead(null);
+      view.pointHead(null);
     }
     line = null;
     drawing.mark?.(null);
-    reply.describe();
+    view.describe();
   });
   stage.addEventListener("click", (event) => {
     if (event.detail > 1) return; // a double click is one click
     const more = event.shiftKey || event.ctrlKey || event.metaKey;
     const focus = focusAt(event);
-    if (focus) return reply.choose(panel.nth, focus.side, focus.tokens[0], more);
+    if (focus) return view.choose(panel.nth, focus.side, focus.tokens[0], more);
     const cell = drawing.hit(event);
     if (!drawing.map || !cell) return point(event); // a finger does not hover
-    reply.choose(panel.nth, "query", cell.query, more);
+    view.choose(panel.nth, "query", cell.query, more);
   });
 }
 

@@ -6,28 +6,13 @@ import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { afterClick, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
+import { withoutEdge } from "../scene/what_if.js";
 import { isTooLong } from "./files.js";
 
-/** @typedef {import("./selection.js").Selection} Selection */
-/** @typedef {import("./selection.js").Chosen} Chosen */
-/** @typedef {import("./selection.js").ViewState} ViewState */
-/** @typedef {import("./head_view.js").PageActions} PageActions */
+/** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("../page/saving.js").FileFormat | "html" | "model"} SavedKind */
 
-/**
- * The actions of the view's controls.
- * @typedef {object} Actions
- * @property {<Name extends keyof ViewState>(name: Name, value: ViewState[Name]) => void} set a drawing, a direction, or
- *   what is left out or joined
- * @property {() => void} redraw
- * @property {(number: number) => void} toLayer
- * @property {(on: Set<number> | null) => void} switchHeads
- * @property {(chosen: Chosen) => void} open what is not here
- * @property {(kind: SavedKind) => void} save
- * @property {() => void} release
- * @property {() => void} rewrite
- */
-
+const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 const SEGMENTS = 16; // layers that get a button each
 const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
 
@@ -55,13 +40,9 @@ function group(label, buttons, className = "") {
 /** @param {string} label @param {HTMLElement[]} buttons */
 const segments = (label, buttons) => group(label, buttons, "segments");
 
-/**
- * @param {HTMLElement} bar
- * @param {Selection} selection
- * @param {PageActions} page
- * @param {Actions} actions
- */
-export function showBar(bar, selection, page, actions) {
+/** @param {HeadView} view */
+export function showBar(view) {
+  const { bar, page, selection } = view;
   const { header, original, panels, state, threshold, two } = selection;
   const { compact, groups, held, texts } = header;
   const offered = [page.open, page.page, page.model, hasSpecials(panels), groups?.some(Boolean), isTooLong(selection)];
@@ -70,28 +51,29 @@ export function showBar(bar, selection, page, actions) {
   if (bar.dataset.now === now) return; // most keys in a sentence change none of it
   bar.dataset.now = now;
   const drawings = CHOICES.drawing.map((name) => {
-    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => actions.set("drawing", name));
+    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
     if (!isDrawable(name, two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
     return button;
   });
   /** @type {HTMLElement[]} */
   const parts = [segments(texts.drawing, drawings)];
-  if (header.layers > 1) parts.push(layers(selection, page, actions));
+  if (header.layers > 1) parts.push(layers(view));
   if (held && !page.open) parts.push(make("span", "note", held));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = /** @type {const} */ (["query", "key"]).map((side) =>
-      toggle(texts[`side_${side}`], state.side === side, () => actions.set("side", side)),
+      toggle(texts[`side_${side}`], state.side === side, () => view.set("side", side)),
     );
     parts.push(segments(texts.direction, sides));
   }
-  if (!compact) parts.push(options(selection, actions), saving(selection, page, actions.save));
+  if (!compact) parts.push(options(view), saving(view));
   bar.setAttribute("aria-label", texts.bar);
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
 
-/** @param {Selection} selection @param {PageActions} page @param {Actions} actions */
-function layers(selection, page, { toLayer }) {
+/** @param {HeadView} view */
+function layers(view) {
+  const { page, selection } = view;
   const { header, state } = selection;
   const { texts } = header;
   /** @param {number} number */
@@ -101,7 +83,7 @@ function layers(selection, page, { toLayer }) {
   const every = Array.from({ length: header.layers }, (_, number) => number);
   if (header.layers <= SEGMENTS) {
     const buttons = every.map((number) => {
-      const button = toggle(String(number + 1), state.layer === number, () => toLayer(number));
+      const button = toggle(String(number + 1), state.layer === number, () => view.toLayer(number));
       button.setAttribute("aria-label", name(number));
       button.disabled = isFar(number);
       return button;
@@ -120,7 +102,7 @@ function layers(selection, page, { toLayer }) {
       disabled: isFar(number),
     });
   select.append(...every.map(option));
-  select.onchange = () => toLayer(Number(select.value));
+  select.onchange = () => view.toLayer(Number(select.value));
   return select;
 }
 
@@ -131,11 +113,12 @@ function menu(text, parts) {
   return makeMenu("menu", [text], inside);
 }
 
-/** @param {Selection["panels"]} panels */
+/** @param {import("../numbers/panel.js").Panel[]} panels */
 const hasSpecials = (panels) => panels.some(({ special }) => special.query.size + special.key.size > 0);
 
-/** @param {Selection} selection @param {Actions} actions */
-function options({ header, panels, state, threshold: least }, { set, redraw }) {
+/** @param {HeadView} view */
+function options(view) {
+  const { header, panels, state, threshold: least } = view.selection;
   const { texts } = header;
   /** @param {string} text @param {HTMLInputElement} input */
   const field = (text, input) => {
@@ -154,7 +137,7 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   threshold.oninput = () => {
     readout.textContent = Number(threshold.value).toFixed(3);
     state.threshold = Number(threshold.value);
-    redraw();
+    view.redraw();
   };
   const maxLines = Object.assign(make("input"), {
     type: "number",
@@ -166,12 +149,12 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   });
   maxLines.oninput = () => {
     state.maxLines = Math.max(0, Math.floor(Number(maxLines.value) || 0));
-    redraw();
+    view.redraw();
   };
   /** @param {"fitted" | "rescaled" | "words"} name @param {string} text */
   const tick = (name, text) => {
     const box = Object.assign(make("input"), { type: "checkbox", checked: state[name] });
-    box.onchange = () => set(name, box.checked);
+    box.onchange = () => view.set(name, box.checked);
     const label = make("label", "tick");
     label.append(box, text);
     return label;
@@ -186,33 +169,29 @@ function options({ header, panels, state, threshold: least }, { set, redraw }) {
   return menu(texts.options, parts);
 }
 
-/** @param {Selection} selection @param {PageActions} page @param {Actions["save"]} save */
-function saving(selection, { page, model }, save) {
+/** @param {HeadView} view */
+function saving(view) {
+  const { page, selection } = view;
   const { texts } = selection.header;
   /** @param {string} text @param {SavedKind} kind */
   const item = (text, kind) => {
     const button = makeButton(text, "", () => {
       required(button.closest("details"), "menu").open = false;
-      save(kind);
+      view.save(kind);
     });
     return button;
   };
   const table = isTooLong(selection) ? texts.save_csv_word : texts.save_csv;
   const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(table, "csv")];
-  if (page) parts.push(item(texts.save_page, "html"));
-  if (model) parts.push(item(texts.save_model, "model"));
+  if (page.page) parts.push(item(texts.save_page, "html"));
+  if (page.model) parts.push(item(texts.save_model, "model"));
   return menu(texts.save, parts);
 }
 
 // Chips are made once and then changed in place: a double-click needs the same button twice.
-/**
- * @param {HTMLElement} chips
- * @param {Selection} selection
- * @param {string[]} palette
- * @param {boolean} canOpen whether heads that are not here can be loaded
- * @param {Actions} actions
- */
-export function showChips(chips, selection, palette, canOpen, actions) {
+/** @param {HeadView} view */
+export function showChips(view) {
+  const { chips, page, selection, theme } = view;
   const { every, header, heads } = selection;
   const { texts } = header;
   const roles = header.roles?.[selection.state.layer] ?? [];
@@ -220,14 +199,14 @@ export function showChips(chips, selection, palette, canOpen, actions) {
   if (chips.dataset.identity !== identity) {
     chips.dataset.identity = identity;
     chips.setAttribute("aria-label", texts.chips);
-    const own = Array.from({ length: header.heads }, (_, head) => chip(selection, head, actions));
+    const own = Array.from({ length: header.heads }, (_, head) => chip(view, head));
     chips.classList.toggle("brief", header.heads > MAX_NAMED);
     const all = toggle(
       texts.all_heads,
       false,
       () => {
         const complete = selection.heads.length === selection.every.length;
-        actions.switchHeads(complete ? null : new Set(selection.every));
+        view.switchHeads(complete ? null : new Set(selection.every));
       },
       "chip every",
     );
@@ -237,11 +216,11 @@ export function showChips(chips, selection, palette, canOpen, actions) {
   const buttons = /** @type {HTMLButtonElement[]} */ ([...chips.querySelectorAll(".chip")]);
   buttons.pop()?.setAttribute("aria-pressed", String(heads.length === every.length));
   buttons.forEach((button, head) => {
-    const { colour, dash } = lookOf(palette, head);
+    const { colour, dash } = lookOf(theme.palette, head);
     button.style.setProperty("--head", colour);
     button.classList.toggle("dashed", dash.length > 0);
     button.setAttribute("aria-pressed", String(heads.includes(head)));
-    button.disabled = !canOpen && !every.includes(head);
+    button.disabled = !page.open && !every.includes(head); // which a page on its own cannot load
     const [, role = ""] = roles[head] ?? [];
     button.title = [role, every.includes(head) ? texts.chip_help : texts.chip_load].filter(Boolean).join("\n");
   });
@@ -265,8 +244,9 @@ function framed(header, chips) {
   });
 }
 
-/** @param {Selection} selection @param {number} head @param {Actions} actions */
-function chip(selection, head, actions) {
+/** @param {HeadView} view @param {number} head */
+function chip(view, head) {
+  const { selection } = view;
   const { header } = selection;
   const name = fill(header.texts.head, { head: head + 1 });
   const [role = ""] = header.roles?.[selection.state.layer]?.[head] ?? [];
@@ -276,34 +256,42 @@ function chip(selection, head, actions) {
   button.dataset.head = String(head);
   const here = () => selection.every.includes(head);
   button.onclick = (event) => {
-    if (!here()) return actions.open({ ...selection.chosen, head });
+    if (!here()) return view.page.open?.({ ...selection.chosen, head });
     const { every, last } = selection;
     const on = new Set(selection.heads);
     selection.last = head;
-    actions.switchHeads(afterClick(on, head, event.shiftKey ? "range" : "toggle", every, last));
+    view.switchHeads(afterClick(on, head, event.shiftKey ? "range" : "toggle", every, last));
   };
   button.ondblclick = () =>
-    here() && actions.switchHeads(afterClick(new Set(selection.heads), head, "solo", selection.every));
+    here() && view.switchHeads(afterClick(new Set(selection.heads), head, "solo", selection.every));
   return button;
 }
 
 /**
  * Below the drawing: how to unpin what is pinned, how to type over it, what would be without the edge that it looks
  * along, and how to see weights that are all small.
- * @param {HTMLElement} foot
- * @param {Record<string, string>} texts
- * @param {boolean} isPinned
- * @param {string | null | undefined} rewriting what typing over the one chosen word is called
- * @param {{ text: string, href: string } | null} trial a link to the sentence without that edge
- * @param {boolean | null} fitted whether small weights are brought out, null where none of them is too small to see
- * @param {Actions} actions
+ * @param {HeadView} view
  */
-export function showFoot(foot, texts, isPinned, rewriting, trial, fitted, { release, rewrite, set }) {
+export function showFoot(view) {
+  const { drawings, edge, foot, selection } = view;
+  const { header, nth, pinned, single, state } = selection;
+  const { block, compact, texts } = header;
   /** @type {(HTMLButtonElement | HTMLAnchorElement)[]} */
-  const parts = isPinned ? [makeButton(texts.release, "", release)] : [];
-  if (rewriting) parts.push(Object.assign(makeButton("✎", "", rewrite), { title: rewriting, ariaLabel: rewriting }));
-  if (trial) parts.push(Object.assign(makeLink(trial.text, trial.href), { title: trial.text }));
-  if (fitted !== null) parts.push(toggle(texts.fitted, fitted, () => set("fitted", !fitted)));
+  const parts = [];
+  if (!compact && pinned?.some(Boolean)) parts.push(makeButton(texts.release, "", () => view.release()));
+  const rewriting = single && view.rewriting(nth, single.token);
+  if (rewriting) {
+    const button = makeButton("✎", "", () => view.rewriteChosen());
+    parts.push(Object.assign(button, { title: rewriting, ariaLabel: rewriting }));
+  }
+  if (edge && block) {
+    const trial = makeLink(fill(block, edge.words), withoutEdge(edge));
+    parts.push(Object.assign(trial, { title: trial.textContent }));
+  }
+  const areSmall = drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
+  if (state.fitted || areSmall) {
+    parts.push(toggle(texts.fitted, state.fitted, () => view.set("fitted", !state.fitted)));
+  }
   const now = parts
     .map((part) => part.textContent + part.title + part.ariaPressed + ("href" in part ? part.href : ""))
     .join("|");
