@@ -1,9 +1,9 @@
 // Choose one of two pictures. Words that would say which is which are left out of both. Answer: ``1`` or ``2``.
 import { make, makeButton } from "../page/elements.js";
+import { oneOf } from "../page/radios.js";
 import { fill } from "../page/wording.js";
 import { shade, themeColours } from "../pictures/colours.js";
 import { makeMatrix } from "./matrix.js";
-import { oneOf } from "./words.js";
 
 /** @typedef {{ rows: string[], columns: string[], values: (number | null)[] }} PictureOfWeights null where it is masked */
 /** @typedef {import("./words.js").QuestionSentence & { kind: "choose", pictures: PictureOfWeights[] }} ChooseQuestion */
@@ -11,18 +11,16 @@ import { oneOf } from "./words.js";
 /** @param {import("./screen.js").Asked<ChooseQuestion>} asked */
 export function choose({ root, question, texts, answer, change }) {
   const row = make("div", "pictures");
-  row.setAttribute("role", "radiogroup");
-  row.setAttribute("aria-label", texts.choose);
   const colours = themeColours(root);
   const buttons = question.pictures.map((one, at) => {
-    const button = makeButton("", "picture", () => pick(at));
-    button.setAttribute("role", "radio");
+    const button = makeButton("", "picture", null);
     const name = fill(texts.picture, { number: at + 1 });
     button.setAttribute("aria-label", name);
     button.append(make("span", "name", name), weightsOf(one, texts, colours));
     return button;
   });
-  const pick = oneOf(row, buttons, {
+  oneOf(row, buttons, {
+    title: texts.choose,
     chosen: Number(answer ?? 0) - 1,
     choose: (at) => change(String(at + 1), fill(texts.chosen, { word: fill(texts.picture, { number: at + 1 }) })),
   });

@@ -4,6 +4,7 @@
 // Each group is one stop of the Tab key; arrow keys choose in it.
 
 import { elementIn, elementsIn, fadeWhereMore, make, makeButton, targetOf, treeOf } from "../page/elements.js";
+import { oneOf } from "../page/radios.js";
 import { exact, fill, isRtl } from "../page/wording.js";
 import { inkOn, lookOf, shade, themeColours } from "../pictures/colours.js";
 import { follow, heldFocus, move, ready, take, unreported } from "../scene/address.js";
@@ -64,8 +65,9 @@ const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the
 const choices = new WeakMap();
 
 // Numbered layers or heads, the heads in their colours.
-/** @param {ChooserRow} row @param {string[]} palette */
-function rowGroup({ field, title, count, chosen, first, heads }, palette) {
+/** @param {ChooserRow} row @param {string[]} palette @param {ChooserState} choice */
+function rowGroup(row, palette, choice) {
+  const { title, count, first, heads } = row;
   const buttons = Array.from({ length: count }, (_, at) => {
     const button = makeButton(String(at + first), "number", null);
     if (!heads) return button;
@@ -77,17 +79,17 @@ function rowGroup({ field, title, count, chosen, first, heads }, palette) {
   });
   const name = make("span", "name", title);
   name.setAttribute("aria-hidden", "true");
-  const row = make("div", "row");
-  row.append(name, radios(field, title, buttons, chosen));
-  return row;
+  const box = make("div", "row");
+  box.append(name, radios(row, buttons, choice));
+  return box;
 }
 
 // A text as its words.
-/** @param {ChooserStrip} strip @param {Colour[]} colours @param {ChooserPage["texts"]} texts */
-function stripGroup(strip, colours, texts) {
-  const { field, title, caption, tokens, chosen } = strip;
-  const words = tokens.map((_, at) => wordButton(strip, at, colours, texts));
-  const group = radios(field, title, words, chosen);
+/** @param {ChooserStrip} strip @param {Colour[]} colours @param {ChooserState} choice */
+function stripGroup(strip, colours, choice) {
+  const { caption, tokens } = strip;
+  const words = tokens.map((_, at) => wordButton(strip, at, colours, choice.data.texts));
+  const group = radios(strip, words, choice);
   group.classList.add("strip");
   fadeWhereMore(group);
   group.dir = isRtl(tokens) ? "rtl" : "ltr";
@@ -124,23 +126,12 @@ function wordButton({ tokens, unknown, weights, query, limit }, at, colours, { h
   return button;
 }
 
-/**
- * @param {Field} field
- * @param {string} title
- * @param {HTMLElement[]} buttons
- * @param {number} chosen
- */
-function radios(field, title, buttons, chosen) {
+// The options of a group, one of which is chosen.
+/** @param {ChooserRow | ChooserStrip} of @param {HTMLElement[]} buttons @param {ChooserState} choice */
+function radios({ field, title, chosen }, buttons, choice) {
   const group = make("div", "radios");
-  group.setAttribute("role", "radiogroup");
-  group.setAttribute("aria-label", title);
   group.dataset.field = field;
-  buttons.forEach((button, at) => {
-    button.setAttribute("role", "radio");
-    button.dataset.at = String(at);
-  });
-  group.append(...buttons);
-  check(group, chosen);
+  oneOf(group, buttons, { title, chosen, choose: (at, byKey) => chooseIn(choice, field, at, byKey ? KEY_PAUSE : 0) });
   return group;
 }
 
@@ -157,15 +148,6 @@ const optionAt = (event) => /** @type {HTMLElement | null} */ (targetOf(event)?.
 const groupOf = (option) => /** @type {HTMLElement} */ (option.closest("[role=radiogroup]"));
 /** @param {HTMLElement} element a group, or an option of one */
 const fieldOf = (element) => /** @type {Field} */ (groupOf(element).dataset.field);
-
-// The chosen one is marked, and the only one where the Tab key stops.
-/** @param {HTMLElement} group @param {number} chosen */
-function check(group, chosen) {
-  optionsOf(group).forEach((button, at) => {
-    button.setAttribute("aria-checked", String(at === chosen));
-    button.tabIndex = at === chosen ? 0 : -1;
-  });
-}
 
 // The token, or the number of the layer or head, that an option stands for.
 /** @param {HTMLElement} option */
@@ -193,51 +175,18 @@ function lightOptions(root) {
   }
 }
 
-// Where an arrow key leads; null for every other key.
-/** @param {HTMLElement} group @param {string} key */
-function placeAfter(group, key) {
-  const options = optionsOf(group);
-  const against = group.dir === "rtl" ? -1 : 1;
-  /** @type {Record<string, number>} */
-  const steps = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 };
-  if (key === "Home") return 0;
-  if (key === "End") return options.length - 1;
-  if (!(key in steps)) return null;
-  const now = options.findIndex((option) => option.tabIndex === 0);
-  return Math.min(Math.max(now + steps[key], 0), options.length - 1);
-}
-
-/** @param {HTMLElement} root @param {ChooserState} choice */
-function followChoices(root, choice) {
-  /** @param {HTMLElement} group @param {number} at @param {number} pause */
-  const choose = (group, at, pause) => {
-    const own = fieldOf(group);
-    const strip = choice.data.strips.find(({ field, every }) => every && field === own);
-    if (strip) return move({ [own]: strip.names[at] });
-    check(group, at);
-    choice.waiting.set(own, at);
-    clearTimeout(choice.timer);
-    choice.timer = window.setTimeout(() => sendChoices(choice), pause);
-  };
-  root.addEventListener("click", (event) => {
-    const button = optionAt(event);
-    if (button) choose(groupOf(button), Number(button.dataset.at), 0);
-  });
-  root.addEventListener("keydown", (event) => {
-    const option = optionAt(event);
-    if (!option || event.ctrlKey || event.metaKey || event.altKey) return;
-    const group = groupOf(option);
-    const at = placeAfter(group, event.key);
-    if (at === null) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
-    optionsOf(group)[at].focus();
-    choose(group, at, KEY_PAUSE);
-  });
-  // Leaving the row confirms the choice.
-  root.addEventListener("focusout", ({ relatedTarget }) => {
-    if (!root.contains(/** @type {Node | null} */ (relatedTarget))) sendChoices(choice);
-  });
+/**
+ * @param {ChooserState} choice
+ * @param {Field} own
+ * @param {number} at
+ * @param {number} pause
+ */
+function chooseIn(choice, own, at, pause) {
+  const strip = choice.data.strips.find(({ field, every }) => every && field === own);
+  if (strip) return move({ [own]: strip.names[at] });
+  choice.waiting.set(own, at);
+  clearTimeout(choice.timer);
+  choice.timer = window.setTimeout(() => sendChoices(choice), pause);
 }
 
 /** @param {ChooserState} choice */
@@ -291,7 +240,10 @@ function begin(root, data) {
   /** @type {ChooserState} */
   const choice = { waiting: new Map(), timer: 0, data, send: null };
   choices.set(root, choice);
-  followChoices(root, choice);
+  // Leaving the row confirms the choice.
+  root.addEventListener("focusout", ({ relatedTarget }) => {
+    if (!root.contains(/** @type {Node | null} */ (relatedTarget))) sendChoices(choice);
+  });
   linkPointing(root);
   if (data.sticky) new ResizeObserver(() => keepInSight(root, stripsIn(root)[0]?.offsetTop ?? 0)).observe(root);
   return choice;
@@ -319,8 +271,8 @@ function show(root, choice) {
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const rows = make("div", "rows");
-  rows.append(...data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette)));
-  const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, data.texts));
+  rows.append(...data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette, choice)));
+  const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, choice));
   const { activeElement } = treeOf(root);
   const active = groupsIn(root).find((group) => group.contains(activeElement));
   const scrolled = stripsIn(root).map((strip) => strip.scrollTop);

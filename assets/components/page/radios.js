@@ -1,0 +1,51 @@
+// A row of buttons of which one is chosen: one Tab stop, whose arrow keys choose (the radio group pattern of the ARIA
+// Authoring Practices).
+
+/**
+ * @param {HTMLElement} row
+ * @param {HTMLElement[]} buttons
+ * @param {{ title: string, chosen: number, choose: (at: number, byKey: boolean) => void }} how
+ */
+export function oneOf(row, buttons, { title, chosen, choose }) {
+  /** @param {number} now */
+  const show = (now) =>
+    buttons.forEach((button, at) => {
+      button.setAttribute("aria-checked", String(at === now));
+      button.tabIndex = at === Math.max(now, 0) ? 0 : -1;
+    });
+  /** @param {number} at @param {boolean} byKey */
+  const pick = (at, byKey) => {
+    show(at);
+    choose(at, byKey);
+  };
+  row.setAttribute("role", "radiogroup");
+  row.setAttribute("aria-label", title);
+  buttons.forEach((button, at) => {
+    button.setAttribute("role", "radio");
+    button.onclick = () => pick(at, false);
+  });
+  row.append(...buttons);
+  show(chosen);
+  row.addEventListener("keydown", (event) => {
+    const now = buttons.indexOf(/** @type {HTMLElement} */ (event.target));
+    const to = placeAfter(event, now, buttons.length, row.dir === "rtl");
+    if (to === null) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    buttons[to].focus();
+    pick(to, true);
+  });
+}
+
+// Where a key leads; null for nowhere.
+/** @param {KeyboardEvent} event @param {number} now @param {number} count @param {boolean} rtl */
+function placeAfter({ key, ctrlKey, metaKey, altKey }, now, count, rtl) {
+  if (now < 0 || ctrlKey || metaKey || altKey) return null;
+  const against = rtl ? -1 : 1;
+  /** @type {Record<string, number>} */
+  const steps = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 };
+  const by = steps[key];
+  if (key === "Home") return 0;
+  if (key === "End") return count - 1;
+  return by ? Math.min(Math.max(now + by, 0), count - 1) : null;
+}
