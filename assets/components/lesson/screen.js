@@ -74,31 +74,8 @@ import { find, why } from "./sentence.js";
  */
 /** @typedef {HTMLElement & { asked?: string, said?: string, settle?: () => void }} ScreenRoot with what is asked now */
 
-/** @param {Asked} asked */
-function drawn(asked) {
-  const { question } = asked;
-  switch (question.kind) {
-    case "point":
-      return pointAt({ ...asked, question });
-    case "cell":
-      return cell({ ...asked, question });
-    case "draw":
-      return drawRow({ ...asked, question });
-    case "order":
-      return order({ ...asked, question });
-    case "choose":
-      return choose({ ...asked, question });
-    case "estimate":
-      return estimate({ ...asked, question });
-    case "flip":
-      return flip({ ...asked, question });
-    case "find":
-      return find({ ...asked, question });
-    case "why":
-      return why({ ...asked, question });
-  }
-}
-
+/** @type {Record<Question["kind"], (asked: Asked<any>) => HTMLElement>} */
+const QUESTIONS = { point: pointAt, cell, draw: drawRow, order, choose, estimate, flip, find, why };
 const TOUCHES = ["pointerdown", "mousedown", "touchstart", "click", "keydown", "beforeinput", "input", "change"];
 const MOMENT_OF_LIVE = 100; // milliseconds until a new place for what is read aloud is known as one
 const CHANGES = ["lock", "again"]; // of the locked answers
@@ -219,7 +196,7 @@ function ask(root, data, act) {
     };
     if (asksBesideSentence(question)) parts.push(sceneSentence(question));
     const box = make("div", `act ${question.kind}`);
-    box.append(drawn({ root, question, texts, answer, change, lock: () => lock.click() }));
+    box.append(QUESTIONS[question.kind]({ root, question, texts, answer, change, lock: () => lock.click() }));
     root.settle();
     if (isKept || waiting !== null) holdStill(box);
     if (!isKept)

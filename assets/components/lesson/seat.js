@@ -278,8 +278,6 @@ function drawGone(root, data) {
     alone.className = "lock";
     foot.append(alone);
   }
-  /** @type {HTMLElement[]} */
-  const parts = [trouble, foot];
   root.shown = "";
-  root.replaceChildren(...parts);
+  root.replaceChildren(trouble, foot);
 }
