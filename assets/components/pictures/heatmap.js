@@ -190,15 +190,12 @@ export class Heatmap {
     return exact ? exact(row, column) : values[row * columns.length + column];
   }
 
-  // The middle stays where it is, or the place that is named.
+  // Cells become `by` times as large, and with 0 all are in sight. The middle stays where it is, or the place that is named.
   /** @param {number} by @param {number} x @param {number} y */
   zoom(by, x = this.viewport.width / 2, y = this.viewport.height / 2) {
-    this.viewport.zoom(by, x, y);
-    this.paint();
-  }
-
-  whole() {
-    this.viewport.whole();
+    if (by) this.viewport.zoom(by, x, y);
+    else this.viewport.whole();
+    this.canvas.style.touchAction = this.viewport.zoomed ? "none" : "pan-y"; // one finger moves what is zoomed
     this.paint();
   }
 

@@ -30,9 +30,9 @@ export function followFingers(map, painting = () => false) {
       return;
     }
     event.preventDefault();
-    zoom(map, Math.exp(-event.deltaY / 200), ...inside(event));
+    map.zoom(Math.exp(-event.deltaY / 200), ...inside(event));
   });
-  canvas.addEventListener("dblclick", (event) => zoom(map, event.shiftKey ? 0.5 : 2, ...inside(event)));
+  canvas.addEventListener("dblclick", (event) => map.zoom(event.shiftKey ? 0.5 : 2, ...inside(event)));
   canvas.addEventListener("pointerdown", (event) => {
     if (painting()) return;
     if (!fingers.size) dragged = 0;
@@ -48,7 +48,7 @@ export function followFingers(map, painting = () => false) {
     if (!other && !map.viewport.zoomed) return;
     dragged += Math.abs(dx) + Math.abs(dy);
     event.stopImmediatePropagation();
-    if (other) zoom(map, apartBy(now, other) / (apartBy(before, other) || 1), ...middleOf(now, other));
+    if (other) map.zoom(apartBy(now, other) / (apartBy(before, other) || 1), ...middleOf(now, other));
     else if (dragged >= STILL) map.pan(dx, dy);
   });
   for (const end of ["pointerup", "pointercancel", "pointerleave"])
@@ -63,22 +63,10 @@ const apartBy = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
 /** @param {[number, number]} a @param {[number, number]} b @returns {[number, number]} */
 const middleOf = (a, b) => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
 
-/**
- * @param {Heatmap} map
- * @param {number} by
- * @param {number} [x]
- * @param {number} [y]
- */
-function zoom(map, by, x = undefined, y = undefined) {
-  if (by) map.zoom(by, x, y);
-  else map.whole();
-  map.canvas.style.touchAction = map.viewport.zoomed ? "none" : "pan-y";
-}
-
 // The cell in the middle, large enough to be read.
 /** @param {Heatmap} map @param {import("./heatmap.js").Cell} cell */
 export function goTo(map, cell) {
-  zoom(map, Math.max(1, READABLE / map.viewport.cell));
+  map.zoom(Math.max(1, READABLE / map.viewport.cell));
   map.viewport.centre(cell);
   map.paint();
 }
@@ -101,7 +89,7 @@ function smallPicture(map) {
   };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
-    if (!map.viewport.zoomed) zoom(map, 4);
+    if (!map.viewport.zoomed) map.zoom(4);
     follow(event);
   });
   canvas.addEventListener("pointermove", follow);
@@ -134,7 +122,7 @@ const KEYS = { "+": 2, "-": 0.5, 0: 0 };
  */
 export function zoomByKey(map, key) {
   if (!(key in KEYS)) return false;
-  zoom(map, KEYS[key]);
+  map.zoom(KEYS[key]);
   return true;
 }
 
@@ -154,7 +142,7 @@ export function zoomTools(map, texts) {
   };
   /** @type {(text: string, label: string, by: number) => HTMLElement} */
   const button = (text, label, by) => {
-    const element = makeButton(text, "", () => zoom(map, by));
+    const element = makeButton(text, "", () => map.zoom(by));
     element.title = label;
     element.setAttribute("aria-label", label);
     return element;
