@@ -1,6 +1,7 @@
 // The data of a room in the browser: the token of its student, a record to take along when the room is gone, and the
 // answers that wait until the room names them as kept. A browser without storage has all of it until the page is left.
 import { keepUnder, keptUnder } from "../page/kept.js";
+import { Followers } from "../scene/followers.js";
 
 /**
  * A lesson of the room, with the number of screens before it and of its own.
@@ -10,8 +11,8 @@ import { keepUnder, keptUnder } from "../page/kept.js";
 /** @typedef {Record<string, WaitingAnswer>} Waiting by "screen.vote" */
 /** @typedef {{ token: string, waiting: Waiting, along: TakenAlong[] }} Held */
 
-/** @type {Map<HTMLElement, () => void>} */
-const roomFollowers = new Map();
+/** @type {Followers<void>} */
+const roomFollowers = new Followers();
 
 /** @param {string} code */
 export const roomKey = (code) => `headscope-room-${code}`;
@@ -35,18 +36,11 @@ export function holdOf(code, changes) {
   callRoomFollowers();
 }
 
-// As long as the element is on the page it hears of each change.
+// An element hears of each change.
 /** @param {HTMLElement} element @param {() => void} act */
-export function followRoom(element, act) {
-  roomFollowers.set(element, act);
-}
+export const followRoom = (element, act) => roomFollowers.add(element, act);
 
-export function callRoomFollowers() {
-  for (const [element, act] of roomFollowers) {
-    if (element.isConnected) act();
-    else roomFollowers.delete(element);
-  }
-}
+export const callRoomFollowers = () => roomFollowers.tell();
 
 // An answer is locked: it waits here until it is kept there. One that waits already stays.
 /** @param {string} code @param {string} key @param {WaitingAnswer} answer */

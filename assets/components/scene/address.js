@@ -13,6 +13,7 @@ import { fitPaper } from "../streamlit/print.js";
 import { holdSection } from "../streamlit/section.js";
 import { applyOnEnter } from "../streamlit/sentence_field.js";
 import { focusFrom, focusOfLink, queryOf } from "./focus_link.js";
+import { Followers } from "./followers.js";
 
 /** @typedef {import("./focus_link.js").LinkFocus} LinkFocus */
 /** @typedef {{ count: number, link: LinkFocus }} Report */
@@ -29,8 +30,8 @@ let left = -SENDING; // when a field was left last
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: Report) => void) | null} */
 let send = null;
-/** @type {Map<HTMLElement, (focus: LinkFocus) => void>} */
-const followers = new Map();
+/** @type {Followers<LinkFocus>} */
+const followers = new Followers();
 let connected = () => {};
 
 // Until the frame of the page is there, whose address it is.
@@ -64,11 +65,9 @@ export function unreported() {
   return { moved: { count, link: held } };
 }
 
-// As long as the element is on the page it hears of each focus that something else has moved to.
+// An element hears of each focus.
 /** @param {HTMLElement} element @param {(focus: LinkFocus) => void} act */
-export function follow(element, act) {
-  followers.set(element, act);
-}
+export const follow = (element, act) => followers.add(element, act);
 
 // Takes the server's data: its focus, and the latest focus that it had received from the browser by then.
 /** @param {ServerFocus & { weights: string }} server @param {(state: Report) => void} setState */
@@ -111,14 +110,7 @@ function hold(focus) {
   held = inOrder(focus);
   if (JSON.stringify(held) === before) return;
   history.pushState(history.state, "", location.pathname + location.search);
-  callFollowers();
-}
-
-function callFollowers() {
-  for (const [element, act] of followers) {
-    if (element.isConnected) act(held);
-    else followers.delete(element);
-  }
+  followers.tell(held);
 }
 
 /** @param {Partial<LinkFocus>} focus */
@@ -138,7 +130,7 @@ export function addressOf(address) {
 function goBack() {
   held = focusOfLink(new URLSearchParams(location.search));
   known = "";
-  callFollowers();
+  followers.tell(held);
 }
 
 // A press on a control of the page is a message, and the focus leaves with it. Another page is asked for at once: a

@@ -1,6 +1,8 @@
 // The thing under the pointer, one value for the whole page: every picture with this token, head or layer highlights it,
 // whichever component draws it. A token is its label, unique in its text; heads and layers count from 1.
 
+import { Followers } from "./followers.js";
+
 /** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Highlight */
 /** @typedef {keyof Highlight} HighlightKind */
 
@@ -8,8 +10,8 @@ const TOKENS = /** @type {const} */ (["query", "key", "token"]);
 
 /** @type {Highlight} */
 let pointed = {};
-/** @type {Map<HTMLElement, () => void>} */
-const watchers = new Map();
+/** @type {Followers<void>} */
+const watchers = new Followers();
 
 /**
  * A picture in that element is pointed at, or, with null, is no longer.
@@ -19,20 +21,12 @@ const watchers = new Map();
 export function highlight(element, at) {
   if (JSON.stringify(at ?? {}) === JSON.stringify(pointed)) return;
   pointed = at ?? {};
-  for (const [watcher, act] of watchers) {
-    if (!watcher.isConnected) watchers.delete(watcher);
-    else if (watcher !== element) act();
-  }
+  watchers.tell(undefined, element);
 }
 
-/**
- * As long as the element is on the page it hears of what is pointed at in others.
- * @param {HTMLElement} element
- * @param {() => void} act
- */
-export function followHighlight(element, act) {
-  watchers.set(element, act);
-}
+// An element hears of what is pointed at in others.
+/** @param {HTMLElement} element @param {() => void} act */
+export const followHighlight = (element, act) => watchers.add(element, act);
 
 /**
  * The thing of a kind that is lit. A query that is pointed at is also lit among keys unless a key is pointed at, and

@@ -1,11 +1,13 @@
 // The step in focus on the page Steps: the address holds it, the diagram changes it, the matrices follow.
+import { Followers } from "./followers.js";
+
 export const OPERATION = "operation"; // in the address, where "step" is one of a training
 
 /** @type {string[]} */
 let steps = [];
 let current = "";
-/** @type {Map<HTMLElement, (step: string) => void>} */
-const stepFollowers = new Map();
+/** @type {Followers<string>} */
+const stepFollowers = new Followers();
 let watching = false;
 
 export const stepInFocus = () => current;
@@ -37,20 +39,15 @@ export function goToStep(name) {
 /** @param {number} by */
 export const goBySteps = (by) => goToStep(steps[steps.indexOf(current) + by] ?? current);
 
-/**
- * @param {HTMLElement} element as long as it is on the page
- * @param {(step: string) => void} act
- */
+// An element hears of each step, and of the one in focus at once.
+/** @param {HTMLElement} element @param {(step: string) => void} act */
 export function followStep(element, act) {
-  stepFollowers.set(element, act);
+  stepFollowers.add(element, act);
   if (current) act(current);
 }
 
 /** @param {string} name */
 function pass(name) {
   current = name;
-  for (const [element, act] of stepFollowers) {
-    if (element.isConnected) act(name);
-    else stepFollowers.delete(element);
-  }
+  stepFollowers.tell(name);
 }
