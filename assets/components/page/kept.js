@@ -1,5 +1,6 @@
 // Data that a browser keeps under a name; one that keeps nothing knows them until the page is left.
 
+/** @typedef {"localStorage" | "sessionStorage"} KeptIn for good, or in one tab */
 /** @type {Map<string, string>} */
 const here = new Map();
 
@@ -13,6 +14,9 @@ export function keptUnder(key) {
   }
 }
 
+/** @param {string} key @param {object} value */
+export const keepUnder = (key, value) => keepText(key, JSON.stringify(value));
+
 // Whether the browser keeps what is written under a name: in a frame of another site it may not.
 /** @param {string} key */
 export function isKept(key) {
@@ -23,22 +27,23 @@ export function isKept(key) {
   }
 }
 
-/** @param {string} key @param {object} value */
-export function keepUnder(key, value) {
-  const text = JSON.stringify(value);
-  here.set(key, text);
+/** @param {string} key @param {KeptIn} storage */
+export function keptText(key, storage = "localStorage") {
   try {
-    localStorage.setItem(key, text);
+    return window[storage].getItem(key) ?? here.get(key);
   } catch {
-    // full, or closed to this site
+    return here.get(key);
   }
 }
 
-/** @param {string} key */
-function keptText(key) {
+/** @param {string} key @param {string | null} text null to forget it @param {KeptIn} storage */
+export function keepText(key, text, storage = "localStorage") {
+  if (text) here.set(key, text);
+  else here.delete(key);
   try {
-    return localStorage.getItem(key) ?? here.get(key);
+    if (text) window[storage].setItem(key, text);
+    else window[storage].removeItem(key);
   } catch {
-    return here.get(key);
+    // full, or closed to this site
   }
 }

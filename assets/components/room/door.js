@@ -1,36 +1,14 @@
 // The secret of a teacher's desk: the part of its link behind the #, which no server and no other site is sent with an
 // address. It stays in this tab, so that a reload opens the desk again; where a browser keeps nothing, until the page is
 // left. Shows nothing.
+import { keepText, keptText } from "../page/kept.js";
 
 /** @typedef {{ code: string, secret: string | null, known: boolean }} DoorPage `secret` is the one that opens it */
 
-/** @type {Map<string, string>} */
-const secrets = new Map();
 let entered = ""; // the address whose secret has been taken
 
 /** @param {string} code */
 const secretKey = (code) => `headscope-desk-${code}`;
-
-/** @param {string} code @param {string | null} secret null to forget it */
-function keepSecret(code, secret) {
-  if (secret) secrets.set(code, secret);
-  else secrets.delete(code);
-  try {
-    if (secret) sessionStorage.setItem(secretKey(code), secret);
-    else sessionStorage.removeItem(secretKey(code));
-  } catch {
-    // closed to this site
-  }
-}
-
-/** @param {string} code */
-function keptSecret(code) {
-  try {
-    return sessionStorage.getItem(secretKey(code)) ?? secrets.get(code) ?? "";
-  } catch {
-    return secrets.get(code) ?? "";
-  }
-}
 
 // The secret of an address of this desk, once: what is drawn anew finds it taken.
 /** @param {string} href @param {string} code */
@@ -51,8 +29,8 @@ export default function ({ data, setTriggerValue }) {
   const enter = (found) => setTriggerValue("acted", { do: "enter", secret: found });
   const found = secretIn(location.hash ? location.href : name, code);
   if (found && found !== secret) enter(found);
-  else if (!known) enter(keptSecret(code));
-  else keepSecret(code, secret);
+  else if (!known) enter(keptText(secretKey(code), "sessionStorage") ?? "");
+  else keepText(secretKey(code), secret, "sessionStorage");
   /** @param {HashChangeEvent} event */
   const change = ({ newURL }) => {
     const other = secretIn(newURL, code);
