@@ -56,8 +56,10 @@ function panelsOf(bytes) {
   /** @type {{ panels: PackedPanel[] }} */
   const header = JSON.parse(new TextDecoder().decode(aligned.subarray(8, 8 + size)));
   const start = aligned.byteOffset + 8 + size; // a multiple of 4, as each array's place behind it
-  /** @type {(packed: PackedArray) => Tensor} */
-  const array = ({ at, shape, type }) => {
+  /** @param {PackedArray | undefined} packed */
+  const array = (packed) => {
+    if (!packed) return null;
+    const { at, shape, type } = packed;
     const length = shape.reduce((a, b) => a * b, 1);
     return { shape, data: new ARRAYS[type](aligned.buffer, start + at, length) };
   };
@@ -67,16 +69,9 @@ function panelsOf(bytes) {
     keys,
     names,
     keyNames,
-    layers: new Map(layers.map((layer) => [layer.number, layerFrom(layer, array)])),
+    layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, (name) => array(layer[name]))])),
   }));
 }
-
-/** @param {PackedLayer} layer @param {(packed: PackedArray) => Tensor} array */
-const layerFrom = (layer, array) =>
-  new Layer(layer, (name) => {
-    const packed = layer[name];
-    return packed ? array(packed) : null;
-  });
 
 // One layer. `heads` are the numbers of the heads that are here; every method takes such a number.
 export class Layer {

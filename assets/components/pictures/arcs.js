@@ -61,9 +61,7 @@ export class Arcs extends Curved {
     this.long.style.width = `${Math.max(this.line.total, this.width)}px`;
     this.long.style.height = `${this.line.tall + ROW * 2}px`;
     fit(this.canvas, this.width, this.line.tall);
-    for (const element of this.shown.values()) element.remove();
-    this.shown.clear();
-    this.update();
+    this.layOut();
   }
 
   range() {

@@ -137,19 +137,6 @@ export function broughtOut({ header, state }, { strongest }) {
   return state.fitted && strongest > 0 ? fill(header.texts.brought_out, { weight: exact(strongest) }) : "";
 }
 
-/**
- * @param {Selection} selection
- * @param {Panel} panel
- * @param {Focus} focus
- * @returns {HeadNumbers[]}
- */
-export function numbersOf(selection, panel, focus) {
-  const { heads } = selection;
-  const layer = selection.layer(panel);
-  if (heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, heads, focus) }];
-  return heads.map((head) => ({ head, values: across(layer, head, focus) }));
-}
-
 // One weight for each token that answers: of a few heads the largest, and whose it is; of many their mean.
 /**
  * @param {Selection} selection
@@ -299,12 +286,6 @@ export class Curved {
     throw new Error("each drawing has places of its own");
   }
 
-  // Does a side have numbers beside it?
-  /** @param {TokenSide} _side @param {Focus} _focus */
-  answers(_side, _focus) {
-    return true;
-  }
-
   // The first pixel in sight of all, at the latest the `last` one at which the end is in sight.
   /** @param {number} place @param {number} last */
   beginAt(place, last) {
@@ -342,6 +323,13 @@ export class Curved {
     }
   }
 
+  // All tokens anew, in the places that a drawing gives them now.
+  layOut() {
+    for (const element of this.shown.values()) element.remove();
+    this.shown.clear();
+    this.update();
+  }
+
   update() {
     const { selection, panel } = this;
     this.arrange();
@@ -349,7 +337,7 @@ export class Curved {
     const numbers = focus ? this.numbersOf(focus) : [];
     for (const element of this.shown.values()) {
       mark(selection, panel, element);
-      if (focus && this.answers(tokenOf(element).side, focus))
+      if (focus && tokenOf(element).side !== focus.side)
         putNumbers(element, numbers, selection.threshold, this.theme.textColours);
       else {
         element.lastElementChild?.replaceChildren();
@@ -369,9 +357,13 @@ export class Curved {
     drawCurves(context, this.curves, this.theme.palette, marked);
   }
 
-  /** @param {Focus} focus */
+  /** @param {Focus} focus @returns {HeadNumbers[]} */
   numbersOf(focus) {
-    return numbersOf(this.selection, this.panel, focus);
+    const { selection, panel } = this;
+    const { heads } = selection;
+    const layer = selection.layer(panel);
+    if (heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, heads, focus) }];
+    return heads.map((head) => ({ head, values: across(layer, head, focus) }));
   }
 
   /** @param {Panel} panel @param {number} from @param {number} to */

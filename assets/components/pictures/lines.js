@@ -5,11 +5,10 @@ import { fit } from "../page/elements.js";
 import { measured, SLIDE, spacious } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, heightInSight, LABEL, numbersOf, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
+import { Curved, heightInSight, LABEL, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
 
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
-/** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("./drawing.js").Shapes} Shapes */
 
 const MAX_BESIDE = 2; // numbers that a token has room for
@@ -47,9 +46,7 @@ export class Lines extends Curved {
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
     this.canvas.style.marginLeft = `${this.left}px`;
     fit(this.canvas, this.middle, this.height);
-    for (const element of this.shown.values()) element.remove();
-    this.shown.clear();
-    this.update();
+    this.layOut();
   }
 
   // Pixels of the widest token of a side.
@@ -88,11 +85,6 @@ export class Lines extends Curved {
     }
   }
 
-  /** @param {TokenSide} side @param {Focus} focus */
-  answers(side, focus) {
-    return side !== focus.side;
-  }
-
   /**
    * @param {number} from
    * @param {number} to
@@ -125,7 +117,7 @@ export class Lines extends Curved {
     const { selection, panel } = this;
     const length = Math.min(longestOf(panel), SCENE_TOKENS);
     const { focus } = selection.of(panel);
-    const numbers = focus ? numbersOf(selection, panel, focus) : [];
+    const numbers = focus ? this.numbersOf(focus) : [];
     /** @param {number | null} head */
     const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
     const { textColours: colours } = theme;

@@ -101,29 +101,15 @@ export class Selection {
   // Everything that a link says about a view: where it looks, and how it draws that. Tokens are pieces, from 0.
   /** @returns {ViewPlace} */
   get looked() {
-    const { rescaled, words, drawing, threshold, maxLines, fitted, matrix, number } = this.state;
+    const { layer, side: chosenSide, ...drawn } = this.state;
     const { nth } = this;
     const pinned = this.pinned?.[nth];
     const { token } = this.at;
     const held = pinned?.tokens ?? [];
     const ordered = held.includes(token) ? [...held.filter((other) => other !== token), token] : held;
-    const side = pinned?.side ?? this.state.side;
-    return {
-      layer: this.state.layer,
-      head: this.chosenHead,
-      on: this.on && this.heads,
-      nth,
-      side,
-      tokens: ordered.map((at) => this.panels[nth].pieceOf(side, at)),
-      drawing,
-      threshold,
-      maxLines,
-      rescaled,
-      words,
-      fitted,
-      matrix,
-      number,
-    };
+    const side = pinned?.side ?? chosenSide;
+    const tokens = ordered.map((at) => this.panels[nth].pieceOf(side, at));
+    return { layer, head: this.chosenHead, on: this.on && this.heads, nth, side, tokens, ...drawn };
   }
 
   // Look there; the layer and the head are here. Returns whether all is drawn in another way.
