@@ -1,5 +1,5 @@
 // The cards of all lessons, each with how far this browser is in it.
-import { elementIn, make, makeButton } from "../page/elements.js";
+import { actInstead, elementIn, make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
@@ -36,11 +36,7 @@ function cardOf(lesson, { texts, teach, sheet }, act) {
   if (code) to.searchParams.set("answers", code);
   Object.assign(start, { href: to.href, target: "_self" });
   start.setAttribute("aria-label", `${start.textContent}: ${lesson.title}`);
-  start.onclick = (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    act({ name: lesson.name, number: at, code });
-  };
+  actInstead(start, () => act({ name: lesson.name, number: at, code }));
   const parts = [make("h2", "", lesson.title), make("p", "size", lesson.size), formatted("p", "goal", lesson.goal)];
   const foot = make("div", "foot");
   foot.append(start);

@@ -1,5 +1,5 @@
 // Point at a cell of the empty matrix. Answer: ``9,3``, its row and its column.
-import { elementIn, make, targetOf } from "../page/elements.js";
+import { claim, elementIn, make, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { makeMatrix } from "./matrix.js";
 import { quoted } from "./words.js";
@@ -59,8 +59,7 @@ export function cell({ question, texts, answer, change }) {
     const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
     const by = steps[event.key];
     if (!by) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     const row = Math.min(Math.max(at.row + by[0], 0), queries.length - 1);
     const column = Math.min(Math.max(at.column + by[1], 0), words.length - 1);
     cells[row][column].focus();

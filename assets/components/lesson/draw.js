@@ -1,7 +1,7 @@
 // Draw the row of weights: a bar for each word, dragged or moved by keys; the others give way, so that the sum stays 1,
 // those that were not moved yet before those that were.
 // Left and right choose a word, up and down change its weight. Answer: ``3:60,7:40``, in per cent.
-import { make } from "../page/elements.js";
+import { claim, make } from "../page/elements.js";
 import { fill, isRtl } from "../page/wording.js";
 import { evenly, readRow, withWeight, writtenRow } from "./row.js";
 import { quoted } from "./words.js";
@@ -82,8 +82,7 @@ export function drawRow({ root, question, texts, answer, change }) {
     else if (key === "ArrowLeft" || key === "ArrowRight")
       bars[Math.min(Math.max(at + (key === onward ? 1 : -1), 0), bars.length - 1)].track.focus();
     else return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     tell(at);
   }
 

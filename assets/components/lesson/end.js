@@ -1,5 +1,5 @@
 // The end of a lesson: what one can do now, the question on paper, its scenes to look around in, and what comes next.
-import { elementIn, make, makeButton, makeLink } from "../page/elements.js";
+import { actInstead, elementIn, make, makeButton, makeLink } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
 import { listen, losesKeyboard } from "./keys.js";
@@ -47,7 +47,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     item.append(formatted("span", "", ask), " ");
     if (own) item.append(make("strong", "", `${own}${right === true ? " ✓" : right === false ? " ↻" : ""}`), " ");
     /** @type {HTMLElement[]} */
-    const ways = links.map(({ text, href }) => makeLink(text, absolute(href)));
+    const ways = links.map(({ text, href }) => makeLink(text, href));
     if (!answered) ways.unshift(makeButton(data.answer_it, "quiet", () => act({ do: "go", number: at + 1 })));
     item.append(...ways.flatMap((way, nth) => [nth ? " · " : "", way]));
     list.append(item);
@@ -56,13 +56,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const foot = make("div", "foot");
   const { then: next } = data;
   if (next) {
-    const then = makeLink(next.text, absolute(next.href));
-    then.className = "lock";
-    then.onclick = (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      act({ do: "lesson", name: next.name });
-    };
+    const then = Object.assign(makeLink(next.text, next.href), { className: "lock" });
+    actInstead(then, () => act({ do: "lesson", name: next.name }));
     foot.append(then);
   }
   foot.append(makeButton(data.cards, "hint", () => act({ do: "cards" })));
@@ -75,6 +70,3 @@ export default function ({ data, parentElement, setTriggerValue }) {
   listen({ lock: null, locked: true, go: (by) => by < 0 && act({ do: "go", number: data.number - 1 }) });
   fitHeight(root);
 }
-
-/** @param {string} href */
-const absolute = (href) => new URL(href, document.baseURI).href;

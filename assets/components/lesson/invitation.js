@@ -1,6 +1,6 @@
 // One quiet line for who is here for the first time: the first minute of the first lesson. Who has gone there or has
 // closed it does not see it again in this browser; nor does who came to a sentence, to a case, or to a frame.
-import { elementIn, make, makeButton } from "../page/elements.js";
+import { elementIn, makeButton, makeLink, named } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 
 const SENT = ["text", "case", "embed"]; // fields of an address that others have chosen
@@ -19,16 +19,13 @@ export default function ({ data, parentElement }) {
   const isNew = !document.cookie.includes(`${data.cookie}=`) && !SENT.some((field) => asked.has(field));
   root.replaceChildren();
   if (isNew) {
-    const start = make("a", "", data.text);
-    Object.assign(start, { href: new URL(data.href, document.baseURI).href, target: "_self" });
+    const start = makeLink(data.text, data.href);
     start.addEventListener("click", close);
     const leave = makeButton("×", "leave", () => {
       close();
       root.replaceChildren();
     });
-    leave.setAttribute("aria-label", data.close);
-    leave.title = data.close;
-    root.append(start, leave);
+    root.append(start, named(leave, data.close));
   }
   fitHeight(root);
 }

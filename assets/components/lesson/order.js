@@ -1,5 +1,5 @@
 // Put heads in order: a list whose items are dragged, or moved by the arrow keys or buttons. Answer: ``3,1,2``.
-import { elementIn, make, makeButton, targetOf } from "../page/elements.js";
+import { claim, elementIn, make, makeButton, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 
@@ -37,8 +37,7 @@ export function order({ root, question, texts, answer, change }) {
       const steps = { ArrowUp: -1, ArrowDown: 1 };
       const by = steps[event.key];
       if (!by || event.target !== item) return;
-      event.preventDefault();
-      event.stopPropagation(); // Streamlit has keys of its own
+      claim(event);
       move(item, by);
     });
     item.addEventListener("pointerdown", (event) => {

@@ -48,7 +48,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (texts.next) ways.append(next);
   ways.append(...buttons);
   const look = make("p", "look", `${texts.look} `);
-  look.append(...data.look.flatMap(({ text, href }, at) => [at ? " · " : "", linkOut(text, href)]));
+  look.append(...data.look.flatMap(({ text, href }, at) => [at ? " · " : "", makeLink(text, href)]));
   parts.push(ways, look);
   root.replaceChildren(...parts);
   say(root, [...data.sentences.map((pieces) => pieces.join("")), data.mark].join(" "));
@@ -74,9 +74,6 @@ export function sideOf(root, { heading, words, weights, query }) {
   side.append(row);
   return side;
 }
-
-/** @param {string} text @param {string} href */
-const linkOut = (text, href) => makeLink(text, new URL(href, document.baseURI).href);
 
 // A screen reader hears what came out once it is there; a page that is opened on it is read anyway.
 /** @param {RevealRoot} root @param {string} text */

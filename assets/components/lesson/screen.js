@@ -1,6 +1,16 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import { elementIn, elementsIn, emphasized, make, makeButton } from "../page/elements.js";
+import {
+  actInstead,
+  claim,
+  elementIn,
+  elementsIn,
+  emphasized,
+  make,
+  makeButton,
+  makeLink,
+  named,
+} from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
@@ -227,8 +237,7 @@ function holdStill(box) {
   /** @param {Event} event */
   const stop = (event) => {
     if (event instanceof KeyboardEvent && event.key === "Tab") return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   for (const act of TOUCHES) box.addEventListener(act, stop, true);
 }
@@ -237,20 +246,13 @@ function holdStill(box) {
 function topOf(data, act) {
   const { texts, number } = data;
   const top = make("div", "top");
-  const cards = make("a", "all", texts.cards);
-  Object.assign(cards, { href: new URL(data.cards, document.baseURI).href, target: "_self" });
-  cards.onclick = (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    act({ do: "cards" });
-  };
+  const cards = Object.assign(makeLink(texts.cards, data.cards), { className: "all" });
+  actInstead(cards, () => act({ do: "cards" }));
   const ways = make("nav", "ways");
   /** @param {string} text @param {number} by */
   const step = (text, by) => {
     const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "go", number: number + by }));
-    button.setAttribute("aria-label", text);
-    button.title = text;
-    return button;
+    return named(button, text);
   };
   const back = step(texts.previous, -1);
   back.disabled = number === 1;

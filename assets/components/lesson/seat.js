@@ -273,10 +273,8 @@ function drawGone(root, data) {
       return number > 0 && number <= count ? [`${number}${language && `.${language}`}-${inCode(answer)}`] : [];
     });
     const query = new URLSearchParams({ lesson, answers: [answers, ...late].filter(Boolean).join("~") });
-    const alone = makeLink(texts.along, new URL(`./lessons?${query}${fields}`, document.baseURI).href);
-    if (title) alone.textContent += `: ${title}`;
-    alone.className = "lock";
-    foot.append(alone);
+    const name = title ? `${texts.along}: ${title}` : texts.along;
+    foot.append(Object.assign(makeLink(name, `./lessons?${query}${fields}`), { className: "lock" }));
   }
   root.shown = "";
   root.replaceChildren(trouble, foot);

@@ -133,6 +133,31 @@ export function emphasized(tag, pieces) {
   return element;
 }
 
+/**
+ * An element with these words as its name, on hover and to screen readers.
+ * @template {HTMLElement} Named
+ * @param {Named} element
+ * @param {string} words
+ */
+export const named = (element, words) => Object.assign(element, { title: words, ariaLabel: words });
+
+// A link whose act stands in for following it; with Ctrl, Cmd or Shift it is followed elsewhere, as any link is.
+/** @param {HTMLAnchorElement} link @param {() => void} act */
+export function actInstead(link, act) {
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+// An event that a control of ours has answered: neither the browser nor Streamlit, which has keys of its own, answers it.
+/** @param {Event} event */
+export function claim(event) {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
 // A link to another page of ours, in this tab.
 /** @param {string} text @param {string} href */
 export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });

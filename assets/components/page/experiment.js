@@ -1,7 +1,7 @@
 // The page What if where the browser computes: a change is chosen, listed and taken back here; the sentence before and
 // after it is drawn beside each other.
 import { withEdits } from "../engine/edits.js";
-import { make, makeButton, makeChoice, renew } from "./elements.js";
+import { make, makeButton, makeChoice, named, renew } from "./elements.js";
 import { fill, isolated } from "./wording.js";
 
 /** @typedef {import("../engine/edits.js").Edit} Edit */
@@ -67,8 +67,7 @@ export class Experiment {
     const items = edits.map((edit, nth) => {
       const item = make("li", "", `${this.inWords(edit, read)} `);
       const lift = makeButton("✕", "", () => this.change(edits.filter((_, at) => at !== nth)));
-      lift.title = lift.ariaLabel = this.texts["what_if.lift"];
-      item.append(lift);
+      item.append(named(lift, this.texts["what_if.lift"]));
       return item;
     });
     const reset = make("li");

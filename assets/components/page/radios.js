@@ -1,5 +1,6 @@
 // A row of buttons of which one is chosen: one Tab stop, whose arrow keys choose (the radio group pattern of the ARIA
 // Authoring Practices).
+import { claim } from "./elements.js";
 
 /**
  * @param {HTMLElement} row
@@ -30,8 +31,7 @@ export function oneOf(row, buttons, { title, chosen, choose }) {
     const now = buttons.indexOf(/** @type {HTMLElement} */ (event.target));
     const to = placeAfter(event, now, buttons.length, row.dir === "rtl");
     if (to === null) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     buttons[to].focus();
     pick(to, true);
   });

@@ -1,7 +1,7 @@
 // One Tab stop for a row of controls: arrow keys walk through it, Home and End go to its ends (the toolbar pattern of
 // the ARIA Authoring Practices). Where the row wraps, up and down go to the nearest control of the next line.
 
-import { elementsIn, treeOf } from "./elements.js";
+import { claim, elementsIn, treeOf } from "./elements.js";
 
 /** @type {WeakSet<HTMLElement>} that listen already */
 const rows = new WeakSet();
@@ -29,8 +29,7 @@ export function oneTabStop(row, selector = "button, summary") {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const next = stepFrom(stops(), /** @type {HTMLElement} */ (event.target), event.key);
     if (!next) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     next.focus();
   });
 }

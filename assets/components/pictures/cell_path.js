@@ -4,7 +4,7 @@
 // opens it; a saved page has none.
 
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
-import { make, makeButton, makeLink, makeSvg, penOf, renew, required, targetOf } from "../page/elements.js";
+import { claim, make, makeButton, makeLink, makeSvg, penOf, renew, required, targetOf } from "../page/elements.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { ABOVE, isNamed, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
@@ -294,8 +294,7 @@ export class CellPathPicture {
     /** @type {Record<string, number>} */
     const ends = { Home: 0, End: this.path.length };
     if (!onward && !(event.key in ends)) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     this.pause();
     if (event.key in ends) this.goTo(ends[event.key]);
     else if (event.shiftKey) this.goTo(at + onward * FINE_STEP);
@@ -719,8 +718,7 @@ export class CellPathPicture {
     const by = steps[event.key];
     const at = this.choices.indexOf(/** @type {SVGElement} */ (event.target));
     if (!by || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
+    claim(event);
     const next = Math.min(Math.max(at + by, 0), this.choices.length - 1);
     this.choose?.(this.path.lines[next].keys[0]);
     this.choices[this.path.chosen].focus({ preventScroll: true });

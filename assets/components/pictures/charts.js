@@ -2,7 +2,7 @@
 // block of code. Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A plotly chart describes itself in layout.meta: { title, caption, file, words }, where `words` has the word of each
 // token's label.
-import { make, makeButton, makeSvg, required, treeOf } from "../page/elements.js";
+import { make, makeButton, makeSvg, named, required, treeOf } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
@@ -72,15 +72,13 @@ function addMenu(box, figure) {
     show(choices.hidden);
     if (!choices.hidden) /** @type {HTMLElement} */ (choices.firstChild).focus({ preventScroll: true });
   });
-  name(opener, words.open);
-  opener.append(icon());
+  named(opener, words.open).append(icon());
   for (const format of FORMATS) {
     const choice = makeButton(words[format], "", () => {
       close();
       save(figure(), format);
     });
-    name(choice, `${words.open}: ${words[format]}`);
-    choices.append(choice);
+    choices.append(named(choice, `${words.open}: ${words[format]}`));
   }
   menu.append(choices, opener);
   box.append(menu);
@@ -111,12 +109,6 @@ function addMenu(box, figure) {
 function paint(menu, figure) {
   const { paper } = figure.look();
   if (paper && menu.style.getPropertyValue("--paper") !== paper) menu.style.setProperty("--paper", paper);
-}
-
-/** @param {HTMLButtonElement} button @param {string} words */
-function name(button, words) {
-  button.title = words;
-  button.setAttribute("aria-label", words);
 }
 
 function icon() {

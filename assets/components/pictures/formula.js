@@ -1,6 +1,6 @@
 // The formulas of a layer in one line; each symbol leads to its step on the page Steps, and is lit while that is shown.
 
-import { elementIn, make } from "../page/elements.js";
+import { actInstead, elementIn, make } from "../page/elements.js";
 import { followStep, goToStep, OPERATION, stepInFocus } from "../scene/step.js";
 import { fitHeight } from "../streamlit/adapter.js";
 
@@ -38,11 +38,7 @@ function drawPart({ symbols, step, title }, here) {
     element.dataset.step = step;
     element.addEventListener("pointerenter", point); // the scene may have moved
     element.addEventListener("focus", point);
-    element.addEventListener("click", (event) => {
-      if (!here || event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      goToStep(step);
-    });
+    if (here) actInstead(element, () => goToStep(step));
   }
   return element;
 }

@@ -1,7 +1,7 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { elementIn, make, makeButton, makeSvg, renew, required, treeOf, write } from "../page/elements.js";
+import { claim, elementIn, make, makeButton, makeSvg, renew, required, treeOf, write } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
@@ -274,8 +274,7 @@ export class MatrixGallery {
     canvas.addEventListener("keydown", (event) => {
       const name = nameOf();
       if (!name || !this.#pressKey(event, map, name)) return;
-      event.preventDefault();
-      event.stopPropagation();
+      claim(event);
     });
     canvas.addEventListener("blur", () => this.#at(null, null));
   }

@@ -1,6 +1,6 @@
 // Zooms and moves a heatmap: buttons, the wheel, a double click, one or two fingers, three keys, and of a long text a small
 // picture of all of it.
-import { fit, make, makeButton, penOf } from "../page/elements.js";
+import { fit, make, makeButton, named, penOf } from "../page/elements.js";
 
 /** @typedef {import("./heatmap.js").Heatmap} Heatmap */
 
@@ -143,9 +143,7 @@ export function zoomTools(map, texts) {
   /** @type {(text: string, label: string, by: number) => HTMLElement} */
   const button = (text, label, by) => {
     const element = makeButton(text, "", () => map.zoom(by));
-    element.title = label;
-    element.setAttribute("aria-label", label);
-    return element;
+    return named(element, label);
   };
   const buttons = [button("+", texts.zoom_in, 2), button("−", texts.zoom_out, 0.5), button("⤢", texts.zoom_whole, 0)];
   return [small.canvas, ...buttons, scale];

@@ -4,7 +4,7 @@
 
 import { formatted } from "../lesson/formatted.js";
 import { qrPicture } from "../lesson/qr.js";
-import { elementIn, make, makeButton, renew, treeOf } from "../page/elements.js";
+import { elementIn, make, makeButton, named, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawQuestion, drawWays, leadByKeys, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
@@ -135,10 +135,8 @@ function pace({ pace: { screen, paused }, number, count, place, part, ask, answe
   /** @param {string} text @param {number} by */
   const step = (text, by) => {
     const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "screen", number: number + by }));
-    button.setAttribute("aria-label", text);
-    button.title = text;
     button.disabled = number + by < 1 || number + by > count;
-    return button;
+    return named(button, text);
   };
   line.append(step(texts.previous, -1), make("span", "place", place), step(texts.next, 1));
   const paces = make("div", "paces");

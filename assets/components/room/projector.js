@@ -4,7 +4,7 @@
 import { formatted } from "../lesson/formatted.js";
 import { sideOf } from "../lesson/reveal.js";
 import { sceneSentence } from "../lesson/scene_sentence.js";
-import { emphasized, make, makeButton } from "../page/elements.js";
+import { claim, emphasized, make, makeButton } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { scrollPage } from "../streamlit/adapter.js";
 import { drawSpread } from "./spread.js";
@@ -60,8 +60,7 @@ function leadOn(event) {
     if (!way) return;
     carryOut(way.what, act);
   }
-  event.preventDefault();
-  event.stopPropagation();
+  claim(event);
 }
 
 /** @param {import("./desk.js").DeskAct} what @param {ActAtDesk} act */

@@ -234,7 +234,7 @@ function inList({ vote, texts }) {
     if (count > 1) one.append(" ", make("output", "", fill(texts.times, { count })));
     if (isRight) one.append(" ", make("span", "verdict", `● ${texts.right}`));
     for (const { text: page, href } of links) {
-      const link = makeLink(fill(texts.run, { page }), new URL(href, document.baseURI).href);
+      const link = makeLink(fill(texts.run, { page }), href);
       Object.assign(link, { target: "_blank", rel: "noopener", className: "leads-out" });
       one.append(" · ", link);
     }

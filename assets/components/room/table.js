@@ -1,6 +1,6 @@
 // The answers of a class: a row for each student, a column for each screen, a sign in each cell. Signs are shapes with
 // words, so that nobody has to tell colours apart.
-import { make, makeButton } from "../page/elements.js";
+import { make, makeButton, named } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 
 /** @typedef {"empty" | "answered" | "unchecked" | "right" | "other" | "misread"} SignName */
@@ -30,9 +30,7 @@ export function drawTable({ table: { rows, screens, parts, signs }, number, hidd
   const names = range(screens).map((at) => {
     const name = columnName("");
     const button = makeButton(String(at), "quiet", () => act({ do: "screen", number: at }));
-    button.title = fill(texts.to, { number: at });
-    button.setAttribute("aria-label", button.title);
-    name.append(button);
+    name.append(named(button, fill(texts.to, { number: at })));
     return name;
   });
   head.append(columnName(texts.name), ...names);

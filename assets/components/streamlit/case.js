@@ -1,6 +1,6 @@
 // The banner of the case that opened this page: what to notice, and links to the cases before and after. It stays at the
 // top while you explore the scene; other pages have addresses without the case.
-import { elementIn, emphasized, make, makeButton } from "../page/elements.js";
+import { elementIn, emphasized, make, makeButton, named } from "../page/elements.js";
 import { fitHeight, reserveTop } from "./adapter.js";
 
 /**
@@ -21,9 +21,7 @@ export default function ({ data, parentElement }) {
   name.append(make("span", "place", data.place), emphasized("strong", data.title));
   const ways = make("nav", "ways");
   for (const { text, title, href } of data.beside) {
-    const link = make("a", "", text);
-    Object.assign(link, { href: new URL(href, document.baseURI).href, title });
-    ways.append(link);
+    ways.append(Object.assign(make("a", "", text), { href, title }));
   }
   const leave = makeButton("×", "leave", () => {
     const url = new URL(location.href);
@@ -31,9 +29,7 @@ export default function ({ data, parentElement }) {
     history.replaceState(history.state, "", url.pathname + url.search);
     root.replaceChildren();
   });
-  leave.title = data.leave;
-  leave.setAttribute("aria-label", data.leave);
-  ways.append(leave);
+  ways.append(named(leave, data.leave));
   head.append(name, ways);
   root.replaceChildren(head, emphasized("p", data.notice));
   fitHeight(root);

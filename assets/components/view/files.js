@@ -112,7 +112,7 @@ function captionOf(selection, drawings) {
   const { texts } = header;
   const layer = fill(texts.layer, { layer: state.layer + 1 });
   return [
-    [header.source, layer, ...named(heads, texts), "Headscope"].join(" · "),
+    [header.source, layer, ...headsNamed(heads, texts), "Headscope"].join(" · "),
     ...(heads.length > (state.drawing === "matrix" ? 1 : MAX_NUMBERS) ? [texts.means] : []),
     ...(state.rescaled ? [texts.rescaled] : []),
     ...(state.drawing === "matrix" ? [texts.rows_look] : []),
@@ -131,7 +131,7 @@ function scales(selection, drawings) {
 
 // "head 4", "heads 2 and 4".
 /** @param {number[]} heads @param {Record<string, string>} texts */
-function named(heads, texts) {
+function headsNamed(heads, texts) {
   const numbers = heads.map((head) => head + 1);
   const last = numbers.pop();
   if (last === undefined) return [];

@@ -2,7 +2,7 @@
 // differently stays in the browser; the server is asked only to show something else on the page.
 
 import { listOf, longestOf, questionsOf } from "../numbers/panel.js";
-import { elementsIn, fadeWhereMore, make, required, targetOf, treeOf } from "../page/elements.js";
+import { elementsIn, fadeWhereMore, make, named, required, targetOf, treeOf } from "../page/elements.js";
 import { byPointer, fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
@@ -513,8 +513,7 @@ function showAnswers(place, answers, texts, colours) {
         const numbers = heads.map((head) => head + 1).join(texts.comma);
         const style = `color: ${colours[heads[0] % colours.length]}`;
         const label = Object.assign(make("small", "", `●${numbers}`), { style, role: "img" });
-        label.title = label.ariaLabel = fill(texts.one_head, { heads: numbers });
-        pair.append(" ", label);
+        pair.append(" ", named(label, fill(texts.one_head, { heads: numbers })));
       }
       if (note) pair.append(" ", make("small", "", note));
       return pair;

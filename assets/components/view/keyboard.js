@@ -2,6 +2,7 @@
 // step through heads and layers, N through the peaks of a row.
 
 import { listOf } from "../numbers/panel.js";
+import { claim } from "../page/elements.js";
 import { isRtl } from "../page/wording.js";
 import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
@@ -19,8 +20,7 @@ export function pressKey(view, event, nth) {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
   if (!handleKey(view, event, nth)) return false;
   view.selection.hover = null;
-  event.preventDefault();
-  event.stopPropagation(); // Streamlit has keys of its own
+  claim(event);
   return true;
 }
 

@@ -1,6 +1,6 @@
 // The controls of the head view: drawing, layer, direction, options, saving, the heads, and buttons that unpin a word or
 // hide it.
-import { make, makeButton, makeLink, makeMenu, renew, required } from "../page/elements.js";
+import { make, makeButton, makeLink, makeMenu, named, renew, required } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
@@ -282,7 +282,7 @@ export function showFoot(view) {
   const rewriting = single && view.rewriting(nth, single.token);
   if (rewriting) {
     const button = makeButton("✎", "", () => view.rewriteChosen());
-    parts.push(Object.assign(button, { title: rewriting, ariaLabel: rewriting }));
+    parts.push(named(button, rewriting));
   }
   if (edge && block) {
     const trial = makeLink(fill(block, edge.words), withoutEdge(edge));
