@@ -4,7 +4,6 @@ import { OF_HEADS } from "../scene/schema.js";
 import { linkOfEdits, readEdits } from "./edits.js";
 import { HIDDEN_MARK } from "./lexicon.js";
 
-/** @typedef {import("./edits.js").Edit} Edit */
 /** @typedef {{ text: string, twin?: string, token: string }} Example */
 /** @typedef {{ name: string, language: string, architecture: string, h: number, d_model: number }} ModelName */
 /**
@@ -15,7 +14,7 @@ import { HIDDEN_MARK } from "./lexicon.js";
  * @property {string} architecture
  * @property {number} h
  * @property {number} d_model
- * @property {Edit[]} edits
+ * @property {import("./edits.js").Edit[]} edits
  * @property {import("../scene/focus_link.js").LinkFocus} focus
  */
 /** @typedef {[key: string, values: Record<string, string | number>]} LinkNote a text on what a link has and this page lacks */

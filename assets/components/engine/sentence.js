@@ -4,10 +4,7 @@ import { strongest } from "../scene/focus.js";
 import { isEditHere } from "./edits.js";
 import { HIDDEN_MARK, normalized, START } from "./lexicon.js";
 
-/** @typedef {import("./lexicon.js").Lexicon} Lexicon */
 /** @typedef {import("./lexicon.js").CutText} CutText */
-/** @typedef {import("./model.js").SmallModel} SmallModel */
-/** @typedef {import("./edits.js").Edit} Edit */
 /** @typedef {[word: string, share: number][]} WordAnswer the most probable words */
 
 const MOST_ANSWERS = 5;
@@ -22,10 +19,10 @@ const NO_WORD_FORM = /^(\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>)$/;
  */
 export class ReadSentence {
   /**
-   * @param {SmallModel} model
-   * @param {Lexicon} lexicon
+   * @param {import("./model.js").SmallModel} model
+   * @param {import("./lexicon.js").Lexicon} lexicon
    * @param {CutText} cut
-   * @param {Edit[]} edits
+   * @param {import("./edits.js").Edit[]} edits
    */
   constructor(model, lexicon, cut, edits = []) {
     const { facts } = model;

@@ -20,7 +20,6 @@ import { fill, paragraph } from "./wording.js";
 
 /** @typedef {import("../engine/scene_link.js").PageScene} PageScene */
 /** @typedef {import("../engine/edits.js").Edit} Edit */
-/** @typedef {import("../engine/scene_link.js").LinkNote} LinkNote */
 /** @typedef {import("../engine/scene_link.js").Example} Example */
 /** @typedef {import("../view/head_view.js").Header} Header */
 /** @typedef {{ page: Record<string, string>, view: Record<string, string> }} PageTexts */
@@ -53,7 +52,7 @@ class ModelPage {
   models = new Map();
   /** @type {ReadSentence[]} what is drawn */
   reads = [];
-  /** @type {LinkNote[]} */
+  /** @type {import("../engine/scene_link.js").LinkNote[]} */
   notes = [];
   shown = "en"; // the language of the page
   chosen = ""; // the one that its reader chose

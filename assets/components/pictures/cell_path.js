@@ -25,7 +25,6 @@ import { themeOf } from "./theme.js";
 /** @typedef {import("../numbers/cell_path.js").CellPath} CellPath */
 /** @typedef {import("../numbers/cell_path.js").PathLine} PathLine */
 /** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
-/** @typedef {import("./cell_path_plan.js").Layout} Layout */
 
 const ORDER = "vectors products scale cap bias mask temperature powers shares patch mixture".split(" ");
 const MAX_LINES = 16;
@@ -49,7 +48,7 @@ export class CellPathPicture {
   drawnFrom = "";
   /** @type {CellPath | null} */
   #path = null;
-  /** @type {Layout | null} */
+  /** @type {import("./cell_path_plan.js").Layout | null} */
   #layout = null;
   /** @type {(() => void)[]} each draws one element for the progress of its stage */
   parts = [];

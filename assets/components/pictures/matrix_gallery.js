@@ -12,7 +12,6 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
 /** @typedef {import("./heatmap.js").Cell} Cell */
-/** @typedef {import("../page/saving.js").TableCell} TableCell */
 /** @typedef {import("../scene/highlight.js").Highlight} Highlight */
 /** @typedef {import("../scene/highlight.js").HighlightKind} HighlightKind */
 
@@ -425,7 +424,7 @@ const rowOf = ({ columns, values }, at) => [...values.subarray(at * columns.leng
 /**
  * A matrix as the lines of a table: its columns' names, then each row.
  * @param {Numbers} numbers
- * @returns {TableCell[][]}
+ * @returns {import("../page/saving.js").TableCell[][]}
  */
 function linesOfMatrix(numbers) {
   return [["", ...numbers.columns], ...numbers.rows.map((name, at) => [name, ...rowOf(numbers, at)])];

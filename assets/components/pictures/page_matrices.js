@@ -12,9 +12,7 @@ import { fitHeight } from "../streamlit/adapter.js";
 import { MatrixGallery } from "./matrix_gallery.js";
 import { themeOf } from "./theme.js";
 
-/** @typedef {import("../scene/highlight.js").HighlightKind} HighlightKind */
 /** @typedef {import("./heatmap.js").Cell} Cell */
-/** @typedef {import("./matrix_gallery.js").GalleryMatrix} GalleryMatrix */
 
 /**
  * A matrix as the page describes it; its numbers come as bytes.
@@ -33,7 +31,7 @@ import { themeOf } from "./theme.js";
  * @property {boolean} paints its cells can be painted: always, or where they are explained, with the pen
  * @property {boolean} explains where a number of it comes from can be said
  */
-/** @typedef {Omit<GalleryMatrix, "numbers"> & DescribedMatrix} Described */
+/** @typedef {Omit<import("./matrix_gallery.js").GalleryMatrix, "numbers"> & DescribedMatrix} Described */
 
 /**
  * @typedef {object} MatrixPage
@@ -205,7 +203,7 @@ class PageMatrices {
 }
 
 // The thing pointed at in a list of names: tokens by their labels, heads and layers by their numbers.
-/** @param {HighlightKind | null} kind @param {string[]} names */
+/** @param {import("../scene/highlight.js").HighlightKind | null} kind @param {string[]} names */
 function litAt(kind, names) {
   const lit = litOf(kind);
   const at = typeof lit === "string" ? names.indexOf(lit) : Number(lit) - 1;

@@ -3,12 +3,10 @@ import { make } from "../page/elements.js";
 import { fill, isolated, written } from "../page/wording.js";
 import { columnsOf } from "./cell_path_words.js";
 
-/** @typedef {import("../numbers/explanation.js").Step} Step */
-
 const MAX_BARS = 200; // of more terms the largest are drawn
 
 /**
- * @param {Step} step
+ * @param {import("../numbers/explanation.js").Step} step
  * @param {boolean} sorted the largest first
  * @param {Record<string, string>} texts
  */

@@ -12,7 +12,6 @@ import { fitHeight } from "./adapter.js";
 
 /** @typedef {import("../view/head_view.js").Header} Header */
 /** @typedef {import("../scene/address.js").LinkFocus} LinkFocus */
-/** @typedef {import("../scene/focus_link.js").ViewPlace} ViewPlace */
 /** @typedef {import("../view/head_view.js").HeadView} HeadView */
 
 /**

@@ -17,7 +17,6 @@ const LONGEST_TABLE = 1 << 21; // of a table, for each head
 const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
 /** @typedef {import("./selection.js").Selection} Selection */
-/** @typedef {import("../page/saving.js").FileFormat} FileFormat */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
 /** @typedef {import("../pictures/drawing.js").Shapes} Shapes */
@@ -27,7 +26,7 @@ const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-$
 
 /**
  * Save the drawings as a figure ("png", "svg"), or their weights as a table ("csv").
- * @param {FileFormat} format
+ * @param {import("../page/saving.js").FileFormat} format
  * @param {Selection} selection
  * @param {SentenceDrawing[]} drawings one for each panel
  * @param {Theme} theme of print

@@ -7,7 +7,6 @@ import { Heatmap } from "../pictures/heatmap.js";
 import { printTheme } from "../pictures/theme.js";
 import { valuesOf } from "./matrices.js";
 
-/** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
@@ -24,7 +23,7 @@ export class HeadGrid {
   drawnFrom = [];
   /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: Numbers }[]} */
   pictures = [];
-  /** @type {{ layer: Layer, panel: PayloadPanel, theme: Theme } | null} */
+  /** @type {{ layer: import("../numbers/payload.js").Layer, panel: PayloadPanel, theme: Theme } | null} */
   #shown = null;
 
   /** @param {import("./head_view.js").HeadView} view */

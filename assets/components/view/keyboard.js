@@ -8,7 +8,6 @@ import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
-/** @typedef {import("../numbers/panel.js").Side} Side */
 
 /**
  * Whether the key on the drawing of sentence `nth` is one of these; then the selection has moved.
@@ -38,7 +37,7 @@ function handleKey(view, { key, shiftKey }, nth) {
   /** @type {Record<string, number>} */
   const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
   // Two lists stand beside each other as columns, or one below the other as texts.
-  /** @type {Record<string, Record<string, Side>>} */
+  /** @type {Record<string, Record<string, import("../numbers/panel.js").Side>>} */
   const over = {
     lines: { ArrowLeft: "query", ArrowRight: "key" },
     text: panel.two ? { ArrowUp: "query", ArrowDown: "key" } : {},

@@ -10,9 +10,6 @@ import { MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES, MATRICES } from "../scene/schema.js";
 import { withoutCell } from "../scene/what_if.js";
 
-/** @typedef {import("../numbers/explanation.js").Explanation} Explanation */
-/** @typedef {import("../numbers/explanation.js").Place} Place */
-/** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/payload.js").Layer} Layer */
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
@@ -368,7 +365,7 @@ export class HeadMatrices {
   }
 
   // The page on which the first sentence is computed without this edge, where that can be computed.
-  /** @param {Place} place */
+  /** @param {import("../numbers/explanation.js").Place} place */
   #without({ head, row, column }) {
     const text = this.selection.header.without;
     if (!text || this.nth > 0) return null;
@@ -376,7 +373,7 @@ export class HeadMatrices {
   }
 
   // Shows what the server says about the number that was asked for last.
-  /** @param {Explanation | null} [explanation] */
+  /** @param {import("../numbers/explanation.js").Explanation | null} [explanation] */
   answer(explanation) {
     if (explanation && explanation.id === this.question) this.gallery.explanation.answer(explanation);
   }
@@ -398,7 +395,7 @@ export class HeadMatrices {
   }
 
   // The token of a cell's row.
-  /** @param {string} name @param {Cell} cell @returns {Focus} */
+  /** @param {string} name @param {Cell} cell @returns {import("../scene/focus.js").Focus} */
   #focusAt(name, { row }) {
     const side = MATRICES[name].rows;
     return { side, tokens: [this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row)] };

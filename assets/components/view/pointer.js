@@ -9,7 +9,6 @@ import { tokenOf } from "../pictures/drawing.js";
 /** @typedef {import("../pictures/drawing.js").Hit} Hit */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../scene/focus.js").Focus} Focus */
-/** @typedef {import("./selection.js").Selection} Selection */
 
 /**
  * @param {import("./head_view.js").HeadView} view
@@ -71,7 +70,7 @@ export function followPointer(view, { panel, stage, drawing, status }) {
   });
 }
 
-/** @param {Selection} selection @param {Panel} panel @param {Hit} hit */
+/** @param {import("./selection.js").Selection} selection @param {Panel} panel @param {Hit} hit */
 function exactly(selection, panel, { query, key, head, weight, hidden }) {
   const { texts } = selection.header;
   const layer = selection.layer(panel);

@@ -9,9 +9,7 @@ import { CHOICES } from "../scene/schema.js";
 /** @typedef {import("../scene/focus.js").Focus} Focus */
 /** @typedef {import("../numbers/panel.js").Panel} Panel */
 /** @typedef {import("../numbers/panel.js").Side} Side */
-/** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
 /** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
-/** @typedef {import("../scene/focus.js").TokensOfSides} TokensOfSides */
 /** @typedef {import("../scene/focus_link.js").ViewPlace} ViewPlace */
 /** @typedef {import("./head_view.js").Header} Header */
 
@@ -19,7 +17,7 @@ import { CHOICES } from "../scene/schema.js";
 /** @typedef {{ layer: number, head: number, token: number | null, key?: number | null }} Chosen `key`: of another text */
 
 const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
-/** @type {TokensOfSides} */
+/** @type {import("../scene/focus.js").TokensOfSides} */
 const NOTHING = { query: new Set(), key: new Set() };
 
 export class Selection {
@@ -226,7 +224,7 @@ export class Selection {
   }
 
   // The side of an element of a token: where there is one element for both sides it is "token".
-  /** @param {Side} side @returns {TokenSide} */
+  /** @param {Side} side @returns {import("../numbers/panel.js").TokenSide} */
   sideOf = (side) => (this.state.drawing === "lines" || this.two ? side : "token");
 
   // The layer, head and tokens that are chosen in the view: what "show it on the page" asks for.

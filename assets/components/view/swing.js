@@ -5,7 +5,6 @@ import { elementsIn } from "../page/elements.js";
 import { Lines } from "../pictures/lines.js";
 
 /** @typedef {import("../pictures/curves.js").Curve} Curve */
-/** @typedef {import("./head_view.js").Drawing} Drawing */
 
 const WAIT = 1600; // milliseconds in which one reads the first picture, whose lines draw themselves
 const SWING = 1000;
@@ -47,7 +46,7 @@ function strongestOfHeads(curves) {
 /**
  * Swing the second of two pictures with lines, where their sentences differ in one word and the reader likes movement.
  * @param {HTMLElement} root of the view
- * @param {Drawing[]} drawings
+ * @param {import("./head_view.js").Drawing[]} drawings
  */
 export function swing(root, drawings) {
   const [first, second] = drawings;
