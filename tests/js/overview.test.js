@@ -162,7 +162,7 @@ for (const rest of [0, 1, 150])
       const { clicks, pass } = slowPage(context, rest);
       const [root, chosen, chose] = [{}, { layer: 0, head: 1 }, []];
       const head = isNew ? { layer: 0, head: 2 } : chosen;
-      leads(root, "there", chosen).open(head, () => chose.push(1));
+      leads(root, "there", chosen)(head, () => chose.push(1));
       if (isNew) leads(root, "there", /** @type {any} */ (root).leaving); // the server has moved the scene
       pass();
       leads(root, "there", chosen);
@@ -173,7 +173,7 @@ for (const rest of [0, 1, 150])
 test("without a link a click only chooses a head", (context) => {
   const { clicks, pass } = slowPage(context, 0);
   const [chosen, chose] = [{ layer: 0, head: 1 }, []];
-  leads({}, null, chosen).open(chosen, () => chose.push(1));
+  leads({}, null, chosen)(chosen, () => chose.push(1));
   pass();
   assert.deepEqual([chose.length, clicks], [1, []]);
 });

@@ -40,7 +40,7 @@ def test_blocks_sums_and_every_tile_are_those_of_torch(rule, javascript, normal,
     const grid = sentGrid(layer, [3]);
     const found = [1, 2, 4].map((pool) => {
       const before = tiles.inSight(seen, pool).length;
-      tiles.finish();
+      tiles.advance(Infinity);
       const all = tiles.inSight(seen, pool);
       return [pool, before, all.map(({ row, column, across, values }) => [row, column, across, [...values]])];
     });

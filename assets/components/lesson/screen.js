@@ -105,8 +105,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
   ready.then(() => take(data.focus));
   root.classList.toggle("projector", data.projector);
   const kept = progressOf(data.lesson);
-  if (!data.room && resume(data, name, kept, act)) return fitHeight(root);
   const { code, answered, number } = data;
+  // A link without answers goes on with those that this browser keeps.
+  const resumes = !data.room && !code && kept.code && !resumed.has(name);
+  if (!data.room) resumed.add(name);
+  if (resumes) {
+    act({ do: "resume", code: kept.code });
+    return fitHeight(root);
+  }
   const isOwn = own.has(name) || !kept.code; // the answers of somebody else's link do not take the place of one's own
   keepProgress(data.lesson, isOwn ? { code, answered, number } : { number });
   // Hints and problems leave the answer that is being made as it is.
@@ -141,20 +147,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     always: data.projector,
   });
   fitHeight(root);
-}
-
-// A link without answers goes on with those that this browser keeps.
-/**
- * @param {ScreenPage} page
- * @param {string} name
- * @param {import("./progress.js").Progress} kept
- * @param {ActOnLesson} act
- */
-function resume({ code }, name, kept, act) {
-  const asks = !code && kept.code && !resumed.has(name);
-  resumed.add(name);
-  if (asks) act({ do: "resume", code: kept.code });
-  return asks;
 }
 
 // The answer that is locked here and not kept by the room yet.

@@ -10,7 +10,6 @@
  * @typedef {object} AnyLayer
  * @property {number} number
  * @property {number[]} heads
- * @property {number} nHeads
  * @property {number} nQuery
  * @property {number} nKey
  * @property {(head: number, query: number, key: number) => boolean} sees
@@ -57,7 +56,6 @@ class Grouped {
     this.keys = keys;
     this.number = layer.number;
     this.heads = layer.heads;
-    this.nHeads = layer.nHeads;
     this.from = piecesOf(queries);
     this.to = piecesOf(keys);
     this.nQuery = this.from.length;
@@ -115,7 +113,6 @@ class Rescaled {
     this.hidden = hidden;
     this.number = layer.number;
     this.heads = layer.heads;
-    this.nHeads = layer.nHeads;
     this.nQuery = layer.nQuery;
     this.nKey = layer.nKey;
     /** @type {Map<number, { kept: number, away: number }>} */

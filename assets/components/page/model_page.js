@@ -382,7 +382,6 @@ class ModelPage {
     const header = this.#header(facts, place);
     this.isDrawing = true;
     const view = showView(this.view, header, panels, {
-      open: null,
       moved: () => {
         if (this.isDrawing) return;
         scene.focus = { ...scene.focus, ...linkOf(view.selection, scene.focus) };
@@ -390,7 +389,6 @@ class ModelPage {
         this.toAddress(true);
       },
       rewrite: scene.edits.length ? null : (nth, token, word) => this.#rewrite(nth, token, word),
-      page: null,
       steps: (asked) => stepsToVector(this.reads[asked.panel] ?? read, asked),
     });
     view.goTo(place);

@@ -14,7 +14,7 @@ const panels = openPayload(inside.slice(start));
 const root = elementIn(document, ".view");
 const below = make("div", "ledger");
 const draw = () => {
-  const view = showView(root, header, panels, { open: null, moved: null, page: null });
+  const view = showView(root, header, panels, {});
   const { ledger } = header;
   if (!ledger) return;
   const { parts, texts } = ledger;

@@ -207,6 +207,15 @@ class More {
   }
 }
 
+/**
+ * The methods of its own that each drawing with curves has.
+ * @typedef {object} OwnOfCurves
+ * @property {() => number[]} range the first token in sight and the one after the last
+ * @property {() => number[]} beyond how many tokens are not wholly in sight before and after
+ * @property {(from: number, to: number, x: number, y: number) => Curve[]} curvesOf the tokens in sight, moved by (x, y)
+ * @property {(element: HTMLElement, side: TokenSide, at: number) => void} put a token in its place
+ */
+
 // The base of all drawings with curves: a box that scrolls, a canvas that stays, tokens that come and go.
 export class Curved {
   /** @type {Curve[]} */
@@ -252,38 +261,9 @@ export class Curved {
     return false;
   }
 
-  /**
-   * The first token in sight and the one after the last.
-   * @returns {number[]}
-   */
-  range() {
-    throw new Error("each drawing says what is in sight of it");
-  }
-
-  /**
-   * How many tokens are not wholly in sight before and after.
-   * @returns {number[]}
-   */
-  beyond() {
-    throw new Error("each drawing says how far it goes on");
-  }
-
-  /**
-   * The curves of the tokens in sight, moved by (x, y).
-   * @param {number} _from
-   * @param {number} _to
-   * @param {number} _x
-   * @param {number} _y
-   * @returns {Curve[]}
-   */
-  curvesOf(_from, _to, _x, _y) {
-    throw new Error("each drawing has curves of its own");
-  }
-
-  // Put a token in its place.
-  /** @param {HTMLElement} _element @param {TokenSide} _side @param {number} _at */
-  put(_element, _side, _at) {
-    throw new Error("each drawing has places of its own");
+  /** @returns {OwnOfCurves} */
+  get #own() {
+    return /** @type {any} */ (this);
   }
 
   // The first pixel in sight of all, at the latest the `last` one at which the end is in sight.
@@ -303,7 +283,7 @@ export class Curved {
     const inSight = new Map();
     /** @param {TokenSide} side @param {number} at */
     const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
-    const [from, to] = this.range();
+    const [from, to] = this.#own.range();
     for (const side of this.sides)
       for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
         add(side, at);
@@ -317,7 +297,7 @@ export class Curved {
     for (const [name, [side, at]] of inSight) {
       if (this.shown.has(name)) continue;
       const element = tokenElement(panel, side, at, this.texts);
-      this.put(element, side, at);
+      this.#own.put(element, side, at);
       this.shown.set(name, element);
       this.long.append(element);
     }
@@ -344,9 +324,9 @@ export class Curved {
         element.classList.remove("strong");
       }
     }
-    const [from, to] = this.range();
-    this.more.show(...this.beyond());
-    this.curves = this.curvesOf(from, to, 0, 0);
+    const [from, to] = this.#own.range();
+    this.more.show(...this.#own.beyond());
+    this.curves = this.#own.curvesOf(from, to, 0, 0);
     this.paint();
   }
 

@@ -336,7 +336,7 @@ function printCells(map, pen) {
     const canvas = make("canvas");
     fit(canvas, width, height, FINE);
     drawCells(map, penOf(canvas));
-    map.tiles?.finish(); // those of the cells that were just drawn
+    map.tiles?.advance(Number.POSITIVE_INFINITY); // those of the cells that were just drawn
     drawCells(map, penOf(canvas));
     pen.put("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height });
     return;

@@ -256,7 +256,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   function open(head) {
     root.at = head;
     outline();
-    leading.open(head, () => pick(all[head]));
+    lead(head, () => pick(all[head]));
   }
 
   function orders() {
@@ -339,7 +339,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     drawn: () => overviewDrawn(plan, atlas, text),
     lines: () => overviewLines(header, all, value),
   });
-  const leading = leads(root, link, chosen);
+  const lead = leads(root, link, chosen);
 }
 
 // All pictures side by side at their own size, colours by the root of the weight; nothing of heads that are `waiting`.
@@ -446,15 +446,13 @@ export function leads(root, link, chosen) {
     if (link) atRest(() => followLink(link));
   };
   if (link && root.leaving === chosen) follow();
-  return {
-    // Opens a head; one that is chosen already is nothing new to the server.
-    /** @param {number} head @param {() => void} choose */
-    open(head, choose) {
-      if (!link) return choose();
-      if (head === chosen) return follow();
-      root.leaving = head;
-      choose();
-    },
+  // Opens a head; one that is chosen already is nothing new to the server.
+  /** @param {number} head @param {() => void} choose */
+  return (head, choose) => {
+    if (!link) return choose();
+    if (head === chosen) return follow();
+    root.leaving = head;
+    choose();
   };
 }
 

@@ -56,11 +56,6 @@ export class Tiles {
     return found.filter((tile) => this.#isDone(tile));
   }
 
-  // All that is missing, at once: for a file.
-  finish() {
-    this.advance(Number.POSITIVE_INFINITY);
-  }
-
   // Work until `end` (a time of `now`), at least for one row; whether a tile was done.
   /** @param {number} end @param {() => number} now */
   advance(end, now = () => performance.now()) {

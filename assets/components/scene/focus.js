@@ -204,8 +204,8 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const kind = !list ? "nowhere" : isFew ? "each" : "looks";
   const sentence = fill(texts[`${focus.side}_${kind}`], { who, tokens, list });
   const added = focus.tokens.length > 1 && texts.added;
-  const share = shareOfHidden(layer, heads, focus);
   if (focus.side === "key") return paragraph([sentence, layer.away && texts.rescaled, added], texts);
+  const share = shareOfHidden(layer, heads, focus);
   const hiddenShare = share >= WORTH_NAMING && fill(texts.hidden_share, { share: share.toFixed(2) });
   return paragraph([sentence, hiddenShare, added], texts);
 }
@@ -250,11 +250,11 @@ function ofEach(layer, heads, focus, hidden, others, texts) {
   return said.join(texts.comma);
 }
 
-// How much of what the tokens take comes from keys that are hidden, the mean over heads.
+// How much of what these queries take comes from keys that are hidden, the mean over heads.
 /** @param {AnyLayer} layer @param {number[]} heads @param {Focus} focus */
 function shareOfHidden(layer, heads, focus) {
   const { away } = layer;
-  if (!away || focus.side === "key") return 0;
+  if (!away) return 0;
   const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + away(head, token), s), 0);
   return sum / heads.length;
 }

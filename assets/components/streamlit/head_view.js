@@ -45,7 +45,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   /** @param {Header} header */
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), { ...header, swings: false }, payload);
   if (!data.follows) {
-    showView(root, data, panels, { open: null, moved: null, page });
+    showView(root, data, panels, { page });
     return fitHeight(root);
   }
   /** @param {Partial<LinkFocus>} changes */

@@ -77,7 +77,7 @@ export class HeadGrid {
       const [role, scored] = header.roles?.[layer.number]?.[head] ?? [];
       button.title = [this.#hint(head, numbers, largest[at]), scored].filter(Boolean).join("\n");
       button.dataset.head = String(head);
-      button.append(map.canvas, make("span", "", this.#name(head)));
+      button.append(map.canvas, make("span", "", fill(header.texts.head, { head: head + 1 })));
       if (role) button.append(make("small", "", role));
       return { map, button, numbers };
     });
@@ -92,9 +92,6 @@ export class HeadGrid {
   get #hatched() {
     return this.pictures.some(({ map }) => map.hidden);
   }
-
-  /** @param {number} head */
-  #name = (head) => fill(this.selection.header.texts.head, { head: head + 1 });
 
   /** @param {number} head @param {Numbers} numbers @param {number} largest */
   #hint(head, { rows, columns, values }, largest) {

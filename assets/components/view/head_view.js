@@ -89,13 +89,13 @@ import { typeOver } from "./typed_over.js";
 /**
  * The functions that the page around the view offers.
  * @typedef {object} PageActions
- * @property {((chosen: import("./selection.js").Chosen) => void) | null} open load what is chosen and not here
- * @property {(() => void) | null} moved the view looks at something else
+ * @property {(chosen: import("./selection.js").Chosen) => void} [open] load what is chosen and not here
+ * @property {() => void} [moved] the view looks at something else
  * @property {((nth: number, token: number, word: string) => void) | null} [rewrite] put another word in the place of one
  * @property {((place: AskedNumber) => void) | null} [explain] say where a number comes from
  * @property {((place: AskedNumber) => import("../numbers/explanation.js").Step[] | null) | null} [steps] to a number of
  *   Q, K or V, where the page has what it is made of
- * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
+ * @property {(header: Header) => Promise<string>} [page] the view as a page of its own, to be saved
  * @property {(() => Promise<string>) | null} [model] the same with the model inside, which computes what is typed
  */
 
@@ -115,7 +115,7 @@ const ANYWHERE = new Set(["Escape", "h", "H", "l", "L"]); // keys that work in a
 export class HeadView {
   selection = new Selection();
   /** @type {PageActions} */
-  page = { open: null, moved: null, page: null };
+  page = {};
   /** @type {Drawing[]} */
   drawings = [];
   place = ""; // what it looks at, as the page has heard of it
