@@ -1,4 +1,5 @@
 // Typed text as tokens with their labels and their names in a link (mha_core/traces/tokens.py, focus/token_names.py).
+import { lowered } from "../page/wording.js";
 
 /** @typedef {[start: number, end: number]} Span of a text, in UTF-16 units */
 
@@ -43,9 +44,6 @@ export function spansOf(text) {
   }
   return spans;
 }
-
-/** @param {number} number */
-const lowered = (number) => String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[Number(digit)]);
 
 /**
  * A label for each piece, which no other has: one that occurs several times gets a subscript 1, 2, 3 …

@@ -13,8 +13,7 @@ export function cell({ question, texts, answer, change }) {
   let at = { row: answer ? first : 0, column: answer ? second : 0 };
   /** @type {HTMLElement[][]} */
   const cells = queries.map(() => []);
-  const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
-  const box = makeMatrix(queries, words, titles, (row, column) => {
+  const box = makeMatrix(queries, words, texts, (row, column) => {
     const place = make("td");
     place.setAttribute("role", "gridcell");
     place.dataset.row = String(row);

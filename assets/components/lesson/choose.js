@@ -34,8 +34,7 @@ export function choose({ root, question, texts, answer, change }) {
  * @param {import("../pictures/colours.js").Colour[]} colours
  */
 export function weightsOf({ rows, columns, values }, texts, colours) {
-  const titles = { from: texts.matrix_rows, to: texts.matrix_columns };
-  const drawn = makeMatrix(rows, columns, titles, (line, column) => {
+  const drawn = makeMatrix(rows, columns, texts, (line, column) => {
     const cell = make("td");
     const value = values[line * columns.length + column];
     if (value === null) cell.classList.add("masked");

@@ -91,7 +91,8 @@ export function drawRow({ root, question, texts, answer, change }) {
     row = withWeight(row, at, share, held);
     held.add(at);
     show();
-    change(writtenRow(row), "");
+    answerNow = writtenRow(row);
+    change(answerNow, "");
   }
   // A drag is announced when it ends.
   /** @param {number} at */
@@ -113,10 +114,8 @@ export function drawRow({ root, question, texts, answer, change }) {
       track.setAttribute("aria-valuenow", String(row[at]));
       track.setAttribute("aria-valuetext", `${words[at]} ${row[at]} %`);
     });
-    answerNow = writtenRow(row);
   }
   show();
-  answerNow = answer;
   // Bars stand above words where there is room for them in one line.
   const layOut = () => {
     const size = parseFloat(getComputedStyle(root).fontSize) / 16;

@@ -4,10 +4,10 @@ import { make } from "../page/elements.js";
 /**
  * @param {string[]} rows
  * @param {string[]} columns
- * @param {{ from: string, to: string }} titles of the axes
+ * @param {{ matrix_rows?: string, matrix_columns?: string }} texts the titles of the axes
  * @param {(row: number, column: number) => HTMLElement} cell a table cell
  */
-export function makeMatrix(rows, columns, { from, to }, cell) {
+export function makeMatrix(rows, columns, { matrix_rows: from, matrix_columns: to }, cell) {
   const table = make("table", "matrix");
   const head = make("tr");
   const corner = make("th", "corner");

@@ -1,7 +1,7 @@
 // A student's seat in a room: the door where one joins, and the line below each question. It sends the token that this
 // browser holds, and the answers that wait here, until the room names them as kept; it asks the page anew when the
 // teacher has changed the room.
-import { elementIn, make, makeButton, makeLink, renew } from "../page/elements.js";
+import { elementIn, make, makeButton, makeLink, makeToggle, renew } from "../page/elements.js";
 import { isKept } from "../page/kept.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
@@ -219,8 +219,7 @@ function drawLine(root, data) {
   trouble.setAttribute("role", "alert");
   const saving = make("p", "saving");
   saving.setAttribute("role", "status");
-  const help = makeButton(texts.help, "hint", () => sendAct({ do: "help", needs_help: !needs_help }));
-  help.setAttribute("aria-pressed", String(needs_help));
+  const help = makeToggle(texts.help, "hint", needs_help, () => sendAct({ do: "help", needs_help: !needs_help }));
   const place = make("details", "place-of");
   place.append(make("summary", "", data.you), make("p", "note", data.until));
   place.ontoggle = () => place.open && !qr && sendAct({ do: "device" });

@@ -61,14 +61,13 @@ export default function ({ data, parentElement, setTriggerValue }) {
 /** @param {HTMLElement} root @param {Question} question @param {Sheet} sheet */
 function sheetPicture(root, question, { texts, drawn }) {
   const { words, queries, query } = question;
-  const titles = { from: drawn.matrix_rows, to: drawn.matrix_columns };
   const blank = () => make("td");
   const answer = make("p", "blank", texts.answer);
   switch (question.kind) {
     case "cell":
-      return [makeMatrix(queries, words, titles, blank)];
+      return [makeMatrix(queries, words, drawn, blank)];
     case "draw":
-      return [makeMatrix([queries[query ?? 0]], words, titles, blank)];
+      return [makeMatrix([queries[query ?? 0]], words, drawn, blank)];
     case "choose": {
       const pictures = make("div", "pictures");
       question.pictures.forEach((one, at) => {

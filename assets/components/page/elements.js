@@ -71,6 +71,14 @@ export function makeButton(text, className, act) {
   return button;
 }
 
+// A button that is on or off.
+/** @param {string} text @param {string} className @param {boolean} on @param {((event: MouseEvent) => void) | null} act */
+export function makeToggle(text, className, on, act) {
+  const button = makeButton(text, className, act);
+  button.setAttribute("aria-pressed", String(on));
+  return button;
+}
+
 /**
  * A field in which one of several values is chosen.
  * @param {string} label

@@ -10,7 +10,7 @@ import { stepsToVector } from "../engine/vector_steps.js";
 import { linkOf, placeOf, queryOf } from "../scene/focus_link.js";
 import { DEFAULTS } from "../scene/schema.js";
 import { showView } from "../view/head_view.js";
-import { make, makeButton, makeChoice, makeMenu, makeSvg, renew, required, targetOf } from "./elements.js";
+import { make, makeButton, makeChoice, makeMenu, makeSvg, makeToggle, renew, required, targetOf } from "./elements.js";
 import { Experiment } from "./experiment.js";
 import { keepUnder, keptUnder } from "./kept.js";
 import { bytesOfPart, partAsJson, partsLike } from "./parts.js";
@@ -144,9 +144,8 @@ class ModelPage {
     languages.setAttribute("role", "toolbar");
     languages.setAttribute("aria-label", this.t("static.language"));
     for (const [code, { page }] of Object.entries(words.texts)) {
-      const button = makeButton(page["language.name"], "", () => this.speak(code));
+      const button = makeToggle(page["language.name"], "", code === this.shown, () => this.speak(code));
       button.lang = page["language.code"];
-      button.setAttribute("aria-pressed", String(code === this.shown));
       languages.append(button);
     }
     const share = make("div", "share");

@@ -251,6 +251,15 @@ export function wrapped(text, width, widthOf) {
   return lines;
 }
 
+// The text, cut at its end where it is wider than so many pixels.
+/** @param {string} text @param {number} width @param {(text: string) => number} widthOf */
+export function shortenedTo(text, width, widthOf) {
+  if (widthOf(text) <= width) return text;
+  const characters = [...text];
+  while (characters.length && widthOf(`${characters.join("")}…`) > width) characters.pop();
+  return `${characters.join("")}…`;
+}
+
 // The page's own font files of these families, inside the style itself.
 /** @param {string} families */
 async function fontFaces(families) {

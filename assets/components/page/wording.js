@@ -50,6 +50,10 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 export const written = (value) =>
   value === -Infinity || value === null ? "−∞" : Number(value).toPrecision(4).replace("-", "−");
 
+// A number as a subscript.
+/** @param {number} number */
+export const lowered = (number) => String(number).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[Number(digit)]);
+
 // Titles without the words that all of them begin with, except the last such word. A single title stays as it is.
 /** @param {string[]} titles */
 export function apart(titles) {

@@ -4,7 +4,8 @@
 // opens it; a saved page has none.
 
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
-import { claim, make, makeButton, makeLink, makeSvg, penOf, renew, required, targetOf } from "../page/elements.js";
+import { claim, make, makeButton, makeLink, makeSvg, makeToggle, renew, required, targetOf } from "../page/elements.js";
+import { measured, shortenedTo } from "../page/saving.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { ABOVE, isNamed, LINE_HEIGHT, layoutOf, NAME_WIDTH, NUMBER, SCORE_BOX, wireTo } from "./cell_path_plan.js";
@@ -18,7 +19,6 @@ import {
   shortNameOf,
 } from "./cell_path_words.js";
 import { inkOn, largestOf, shade } from "./colours.js";
-import { shortenedTo } from "./heatmap.js";
 import { tableOfTerms } from "./terms.js";
 import { themeOf } from "./theme.js";
 
@@ -183,11 +183,10 @@ export class CellPathPicture {
     summary.textContent = this.texts.path_terms;
     const steps = this.#path ? [this.#path.products, this.#path.softmax].filter((step) => step !== null) : [];
     if (!this.terms.open) return place.replaceChildren();
-    const order = makeButton(this.texts.path_sort, "", () => {
+    const order = makeToggle(this.texts.path_sort, "", this.sorted, () => {
       this.sorted = !this.sorted;
       this.#tabulate();
     });
-    order.setAttribute("aria-pressed", String(this.sorted));
     renew(place, [order, ...steps.map((step) => tableOfTerms(step, this.sorted, this.texts))]);
   }
 
@@ -524,11 +523,7 @@ export class CellPathPicture {
   }
 
   /** @param {string} word @param {number} width */
-  #short(word, width) {
-    const context = penOf(make("canvas"));
-    context.font = `12px ${this.theme.font}`;
-    return shortenedTo(context, word, width);
-  }
+  #short = (word, width) => shortenedTo(word, width, measured(`12px ${this.theme.font}`));
 
   /** @param {number} count @param {number} x @param {number} y */
   #more(count, x, y) {

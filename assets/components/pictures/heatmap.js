@@ -2,7 +2,7 @@
 // where there is room.
 
 import { fit, make, penOf, required } from "../page/elements.js";
-import { measured } from "../page/saving.js";
+import { measured, shortenedTo } from "../page/saving.js";
 import { fill, paragraph, short } from "../page/wording.js";
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { SvgPen } from "./svg_pen.js";
@@ -522,7 +522,7 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
   /** @param {string} name @param {boolean} bold @param {boolean} [dotted] */
   const write = (name, bold, dotted) => {
     context.font = nameFont(look, bold);
-    const text = shortenedTo(context, name, LONGEST_NAME);
+    const text = shortenedTo(name, LONGEST_NAME, (one) => context.measureText(one).width);
     context.fillText(text, 0, 0);
     if (dotted) underline(context, context.measureText(text).width, look.ink);
   };
@@ -601,13 +601,4 @@ export function marginsOf(numbers, look) {
 export function widthOf(numbers, look, cell) {
   const { left, right } = marginsOf(numbers, look);
   return left + right + numbers.columns.length * cell;
-}
-
-// The text, cut at its end where it is wider than so many pixels.
-/** @param {Pick<CanvasRenderingContext2D, "measureText">} context @param {string} text @param {number} width */
-export function shortenedTo(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const characters = [...text];
-  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
-  return `${characters.join("")}…`;
 }

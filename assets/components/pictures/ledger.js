@@ -1,6 +1,6 @@
 // Who wrote an answer: what each part of a model adds to a logit as bars, the largest first, and their sum in words.
 import { elementsIn, emphasized, make, makeSvg, treeOf } from "../page/elements.js";
-import { measured } from "../page/saving.js";
+import { measured, shortenedTo } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill, isolated, paragraph, written } from "../page/wording.js";
 import { themeOf } from "./theme.js";
@@ -94,7 +94,7 @@ export function ledgerDrawn(ledger, width, { ink, accent, font }, opened) {
     row.append(
       makeSvg("rect", { x: 0, y, width, height: PART_HEIGHT, fill: "none", class: "ground" }),
       letters(
-        shortened(name, names - NAME_MARGIN, widthOf),
+        shortenedTo(name, names - NAME_MARGIN, widthOf),
         names - NAME_MARGIN,
         y,
         at === chosen ? { "font-weight": 600 } : {},
@@ -125,13 +125,6 @@ export const ledgerToken = ({ token, label, texts }) =>
 // The words below the bars of a file.
 /** @param {LedgerFacts} ledger */
 export const ledgerCaption = (ledger) => paragraph([ledgerToken(ledger), sumInPieces(ledger).join("")], ledger.texts);
-
-/** @param {string} text @param {number} room @param {(text: string) => number} widthOf */
-function shortened(text, room, widthOf) {
-  let [letters, end] = [[...text], ""];
-  while (letters.length > 1 && widthOf(letters.join("") + end) > room) [letters, end] = [letters.slice(0, -1), "…"];
-  return letters.join("") + end;
-}
 
 /**
  * The ledger of a word: its sum, its bars, and notes. A part that has an act is a button.

@@ -4,7 +4,7 @@
 
 import { formatted } from "../lesson/formatted.js";
 import { qrPicture } from "../lesson/qr.js";
-import { elementIn, make, makeButton, named, renew, treeOf } from "../page/elements.js";
+import { elementIn, make, makeButton, makeToggle, named, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawQuestion, drawWays, leadByKeys, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
@@ -143,11 +143,7 @@ function pace({ pace: { screen, paused }, number, count, place, part, ask, answe
   paces.setAttribute("role", "group");
   paces.setAttribute("aria-label", texts.pace);
   /** @param {"free" | "here" | "pause"} what @param {boolean} pressed */
-  const choice = (what, pressed) => {
-    const button = makeButton(texts[what], "choice", () => act({ do: what }));
-    button.setAttribute("aria-pressed", String(pressed));
-    return button;
-  };
+  const choice = (what, pressed) => makeToggle(texts[what], "choice", pressed, () => act({ do: what }));
   paces.append(choice("free", screen === null), choice("here", screen !== null), choice("pause", paused));
   const top = make("div", "controls");
   top.append(line, paces, make("span", "part", part));

@@ -86,8 +86,7 @@ function onWords(words, { counts, count, truth }) {
 /** @param {OfVote} of */
 function onCells({ question, vote, scene }) {
   const counts = /** @type {number[][]} */ (vote.counts);
-  const titles = { from: scene.titles.matrix_rows, to: scene.titles.matrix_columns };
-  return makeMatrix(question.queries, question.words, titles, (row, column) => {
+  return makeMatrix(question.queries, question.words, scene.titles, (row, column) => {
     const given = counts[row][column];
     const cell = make("td", vote.truth === `${row + 1},${column + 1}` ? "true" : "", given ? String(given) : "");
     cell.style.setProperty("--share", `${(100 * given) / vote.count}%`);

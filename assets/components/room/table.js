@@ -1,6 +1,6 @@
 // The answers of a class: a row for each student, a column for each screen, a sign in each cell. Signs are shapes with
 // words, so that nobody has to tell colours apart.
-import { make, makeButton, named } from "../page/elements.js";
+import { make, makeButton, makeToggle, named } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 
 /** @typedef {"empty" | "answered" | "unchecked" | "right" | "other" | "misread"} SignName */
@@ -21,9 +21,10 @@ const TOTALS = ["right", "other", "misread", "unchecked", "answered"];
 /** @param {import("./desk.js").DeskPage} page @param {(what: import("./desk.js").DeskAct) => void} act */
 export function drawTable({ table: { rows, screens, parts, signs }, number, hidden, texts }, act) {
   const top = make("div", "controls");
-  const hide = makeButton(texts.hide, "choice", () => act({ do: "hide" }));
-  hide.setAttribute("aria-pressed", String(hidden));
-  top.append(hide, legend(texts));
+  top.append(
+    makeToggle(texts.hide, "choice", hidden, () => act({ do: "hide" })),
+    legend(texts),
+  );
   if (!rows.length) return [top, make("p", "none", texts.none)];
   const grid = make("table", "class");
   const head = make("tr");

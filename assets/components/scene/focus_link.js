@@ -33,11 +33,8 @@ export function positionOf(names, name) {
   return /^\d+$/.test(name) ? Math.min(Number(name), names.length) - 1 : names.indexOf(name);
 }
 
-/**
- * The names of the tokens of one side of a panel.
- * @param {PayloadPanel} panel
- * @param {Side} side
- */
+// The names of the tokens of one side of a panel.
+/** @param {PayloadPanel} panel @param {Side} side */
 const namesOf = (panel, side) => (side === "key" ? panel.keyNames : panel.names);
 
 /**
@@ -75,7 +72,7 @@ export function linkOf({ looked, original, two }, focus) {
     sentence: String(nth + 1),
     side,
     pins: names.join(" "),
-    heads: on ? listed(on) : "",
+    heads: on ? on.map((one) => one + 1).join(",") || "0" : "",
     drawing,
     threshold: threshold === null ? "" : String(threshold),
     lines: maxLines ? String(maxLines) : "",
@@ -135,9 +132,6 @@ export function placeOf(focus, header, panels) {
     number: /^[1-9]\d*,[1-9]\d*$/.test(focus.number) ? focus.number : "",
   };
 }
-
-/** @param {number[]} heads */
-const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 
 // The whole number that a field of a link is; null where it is none that can be (mha_core/focus/fields.py).
 /** @param {string} text */

@@ -4,7 +4,7 @@
 import { stepsTo } from "../numbers/explanation.js";
 import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
 import { make, makeChoice, renew, required } from "../page/elements.js";
-import { exact, fill, isolated, paragraph, questionId } from "../page/wording.js";
+import { exact, fill, isolated, lowered, paragraph, questionId } from "../page/wording.js";
 import { largestOf } from "../pictures/colours.js";
 import { MatrixGallery } from "../pictures/matrix_gallery.js";
 import { CHOICES, MATRICES } from "../scene/schema.js";
@@ -87,9 +87,6 @@ const isWithin = (at, [from, to]) => at >= from && at < to;
 // Positions inside a window, relative to its start.
 /** @param {number[]} positions @param {Range} part */
 const within = (positions, part) => positions.filter((at) => isWithin(at, part)).map((at) => at - part[0]);
-
-/** @param {number} number */
-const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
 export class HeadMatrices {
   state = { order: ORDERS[0], end: ENDS[0] };
@@ -285,7 +282,7 @@ export class HeadMatrices {
     // Query heads share keys and values, which have the number of their own head.
     const shared = header.kv && (name === "k" || name === "v") ? Math.floor((head * header.kv) / layer.nHeads) : head;
     return {
-      symbol: symbol.replace("{}", subscript(shared + 1)),
+      symbol: symbol.replace("{}", lowered(shared + 1)),
       meaning: texts[`matrix_${name}`],
       numbers: {
         values: columns ? values : values.map((_, at) => values[at - (at % width) + order[at % width]]),

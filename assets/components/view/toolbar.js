@@ -1,6 +1,6 @@
 // The controls of the head view: drawing, layer, direction, options, saving, the heads, and buttons that unpin a word or
 // hide it.
-import { make, makeButton, makeLink, makeMenu, named, renew, required } from "../page/elements.js";
+import { make, makeButton, makeLink, makeMenu, makeToggle, named, renew, required } from "../page/elements.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
@@ -15,18 +15,6 @@ import { isTooLong } from "./files.js";
 const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones out is offered
 const SEGMENTS = 16; // layers that get a button each
 const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
-
-/**
- * @param {string} text
- * @param {boolean} on
- * @param {(() => void) | null} act
- * @param {string} className
- */
-function toggle(text, on, act, className = "") {
-  const button = makeButton(text, className, act);
-  button.setAttribute("aria-pressed", String(on));
-  return button;
-}
 
 /** @param {string} label @param {HTMLElement[]} buttons @param {string} className */
 function group(label, buttons, className = "") {
@@ -51,7 +39,7 @@ export function showBar(view) {
   if (bar.dataset.now === now) return; // most keys in a sentence change none of it
   bar.dataset.now = now;
   const drawings = CHOICES.drawing.map((name) => {
-    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
+    const button = makeToggle(texts[`draw_${name}`], "", state.drawing === name, () => view.set("drawing", name));
     if (!isDrawable(name, two)) Object.assign(button, { disabled: true, title: texts.no_arcs });
     return button;
   });
@@ -61,7 +49,7 @@ export function showBar(view) {
   if (held && !page.open) parts.push(make("span", "note", held));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = /** @type {const} */ (["query", "key"]).map((side) =>
-      toggle(texts[`side_${side}`], state.side === side, () => view.set("side", side)),
+      makeToggle(texts[`side_${side}`], "", state.side === side, () => view.set("side", side)),
     );
     parts.push(segments(texts.direction, sides));
   }
@@ -83,7 +71,7 @@ function layers(view) {
   const every = Array.from({ length: header.layers }, (_, number) => number);
   if (header.layers <= SEGMENTS) {
     const buttons = every.map((number) => {
-      const button = toggle(String(number + 1), state.layer === number, () => view.toLayer(number));
+      const button = makeToggle(String(number + 1), "", state.layer === number, () => view.toLayer(number));
       button.setAttribute("aria-label", name(number));
       button.disabled = isFar(number);
       return button;
@@ -201,15 +189,10 @@ export function showChips(view) {
     chips.setAttribute("aria-label", texts.chips);
     const own = Array.from({ length: header.heads }, (_, head) => chip(view, head));
     chips.classList.toggle("brief", header.heads > MAX_NAMED);
-    const all = toggle(
-      texts.all_heads,
-      false,
-      () => {
-        const complete = selection.heads.length === selection.every.length;
-        view.switchHeads(complete ? null : new Set(selection.every));
-      },
-      "chip every",
-    );
+    const all = makeToggle(texts.all_heads, "chip every", false, () => {
+      const complete = selection.heads.length === selection.every.length;
+      view.switchHeads(complete ? null : new Set(selection.every));
+    });
     all.hidden = header.heads === 1;
     chips.replaceChildren(...framed(header, own), all);
   }
@@ -250,7 +233,7 @@ function chip(view, head) {
   const { header } = selection;
   const name = fill(header.texts.head, { head: head + 1 });
   const [role = ""] = header.roles?.[selection.state.layer]?.[head] ?? [];
-  const button = toggle(header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
+  const button = makeToggle(header.heads > MAX_NAMED ? String(head + 1) : name, "chip", false, null);
   if (role && header.heads <= MAX_NAMED) button.append(" ", make("small", "", role));
   button.setAttribute("aria-label", role ? `${name} ${role}` : name);
   button.dataset.head = String(head);
@@ -290,7 +273,7 @@ export function showFoot(view) {
   }
   const areSmall = drawings.every(({ drawing }) => drawing.strongest > 0 && drawing.strongest < FAINT);
   if (state.fitted || areSmall) {
-    parts.push(toggle(texts.fitted, state.fitted, () => view.set("fitted", !state.fitted)));
+    parts.push(makeToggle(texts.fitted, "", state.fitted, () => view.set("fitted", !state.fitted)));
   }
   const now = parts
     .map((part) => part.textContent + part.title + part.ariaPressed + ("href" in part ? part.href : ""))
