@@ -19,6 +19,9 @@ const TURNING_KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -1, PageDown: 1 };
 const MIN_SWIPE = 60; // pixels
 const TYPED_IN = "input, textarea, select, [contenteditable], [role=slider], [role=radio], [role=tab], summary";
 
+/** @param {EventTarget} one */
+const isControl = (one) => one instanceof Element && one.matches(TYPED_IN);
+
 class River {
   /** @type {{ x: number, y: number } | null} where a finger was put down */
   start = null;
@@ -128,10 +131,9 @@ class River {
   // Arrows and the keys of a presenter, unless they are meant for a control.
   /** @param {KeyboardEvent} event */
   #press(event) {
-    const meant = /** @type {HTMLElement[]} */ (event.composedPath().filter((one) => one instanceof Element));
     const elsewhere =
       !this.root.isConnected || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey;
-    if (!(event.key in TURNING_KEYS) || elsewhere || meant.some((one) => one.matches(TYPED_IN))) return;
+    if (!(event.key in TURNING_KEYS) || elsewhere || event.composedPath().some(isControl)) return;
     goBySteps(TURNING_KEYS[event.key]);
     event.preventDefault();
   }
@@ -152,9 +154,6 @@ class River {
       one instanceof HTMLElement &&
       one.scrollWidth > one.clientWidth + 1 &&
       getComputedStyle(one).overflowX !== "visible";
-    /** @param {EventTarget} one */
-    const isControl = (one) => one instanceof Element && one.matches(TYPED_IN);
-
     if (Math.abs(right) < MIN_SWIPE || Math.abs(down) > Math.abs(right) / 2) return;
     if (!event.composedPath().some((one) => isControl(one) || scrolls(one))) goBySteps(right < 0 ? 1 : -1);
   }

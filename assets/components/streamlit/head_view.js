@@ -53,19 +53,14 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     move(changes);
     if (data.reports) report(); // other figures of the page look there, too
   };
-  /** @param {{ layer: number, head: number }} chosen */
-  const open = ({ layer, head }) => goTo({ layer: String(layer + 1), head: String(head + 1), heads: "" });
-  const moved = () => {
-    if (root.view) goTo(linkOf(root.view.selection, heldFocus()));
-  };
   // Its word is another then: the focus stays at its place.
-  /** @param {number} nth @param {number} token @param {string} text */
-  const change = (nth, token, text) => {
+  /** @type {HeadView["page"]["rewrite"]} */
+  const rewrite = (nth, token, text) => {
     move({ token: String(token + 1), pins: "", side: "query", sentence: String(nth + 1) });
     report();
     setTriggerValue("changed", { panel: nth, word: token, text });
   };
-  /** @param {import("../view/head_view.js").AskedNumber} place */
+  /** @type {HeadView["page"]["explain"]} */
   const explain = (place) => {
     report();
     setTriggerValue("explained", place);
@@ -77,9 +72,9 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { layer, head, tokens } = isHere(place) && place.nth === 0 ? place : { ...data, tokens: [data.token] };
   const header = { ...data, layer, head, token: tokens.at(-1) ?? null };
   const view = showView(root, header, panels, {
-    open,
-    moved,
-    rewrite: data.rewrite ? change : null,
+    open: ({ layer, head }) => goTo({ layer: String(layer + 1), head: String(head + 1), heads: "" }),
+    moved: () => root.view && goTo(linkOf(root.view.selection, heldFocus())),
+    rewrite: data.rewrite ? rewrite : null,
     page,
     model: data.computes ? modelPage : null,
     explain: data.explains ? explain : null,

@@ -1,11 +1,12 @@
 // Saves from the head view: its drawings as a figure, its weights as a table, the view itself as a page.
 
-import { makeSvg } from "../page/elements.js";
+import { makeSvg, required } from "../page/elements.js";
 import { download, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { fill, short } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { strokeOf } from "../pictures/curves.js";
 import { broughtOut, LABEL } from "../pictures/drawing.js";
+import { printTheme } from "../pictures/theme.js";
 import { MAX_NUMBERS, table } from "../scene/focus.js";
 
 const HEADING = 14; // pixels of the letters of a sentence's title
@@ -16,6 +17,7 @@ const NARROWEST = 300; // pixels: a title needs them
 const LONGEST_TABLE = 1 << 21; // of a table, for each head
 const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
+/** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("./selection.js").Selection} Selection */
 /** @typedef {import("../pictures/drawing.js").SentenceDrawing} SentenceDrawing */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
@@ -24,14 +26,11 @@ const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_po
 /** @param {Selection} selection */
 const nameOf = ({ header, state }) => `${header.file}-layer-${state.layer + 1}-${state.drawing}`;
 
-/**
- * Save the drawings as a figure ("png", "svg"), or their weights as a table ("csv").
- * @param {import("../page/saving.js").FileFormat} format
- * @param {Selection} selection
- * @param {SentenceDrawing[]} drawings one for each panel
- * @param {Theme} theme of print
- */
-export function saveDrawings(format, selection, drawings, theme) {
+// Save the drawings as a figure ("png", "svg"), or their weights as a table ("csv").
+/** @param {HeadView} view @param {import("../page/saving.js").FileFormat} format */
+export function saveDrawings({ drawings: drawn, root, selection }, format) {
+  const drawings = drawn.map(({ drawing }) => drawing);
+  const theme = printTheme(root, selection.header.random);
   /** @type {import("../page/saving.js").Figure} */
   const figure = {
     printed: true,
@@ -53,12 +52,9 @@ export function saveDrawings(format, selection, drawings, theme) {
   return save(figure, format);
 }
 
-/**
- * Save the view as it is, as a page of its own.
- * @param {Selection} selection
- * @param {NonNullable<import("./head_view.js").PageActions["page"]>} pageOf
- */
-export async function savePage(selection, pageOf) {
+// Save the view as it is, as a page of its own.
+/** @param {HeadView} view */
+export async function savePage({ page, selection }) {
   const { header, heads } = selection;
   const { drawing, rescaled, words } = selection.state;
   const inView = {
@@ -72,8 +68,8 @@ export async function savePage(selection, pageOf) {
     block: undefined, // a page with frozen numbers computes nothing
     without: undefined,
   };
-  const page = await pageOf({ ...header, ...inView });
-  return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
+  const saved = await required(page.page, "page to save")({ ...header, ...inView });
+  return download(new Blob([saved], { type: "text/html;charset=utf-8" }), `${nameOf(selection)}.html`);
 }
 
 /** @param {import("./head_view.js").AnswerText} answer */
@@ -95,13 +91,11 @@ function legendOf({ header, heads, state }, drawings, { palette, sequential }) {
   });
 }
 
-/**
- * Save a page with the model inside, which opens where the view looks.
- * @param {Selection} selection
- * @param {NonNullable<import("./head_view.js").PageActions["model"]>} pageOf
- */
-export async function saveModelPage({ header }, pageOf) {
-  return download(new Blob([await pageOf()], { type: "text/html;charset=utf-8" }), `${header.file}-model.html`);
+// Save a page with the model inside, which opens where the view looks.
+/** @param {HeadView} view */
+export async function saveModelPage({ page, selection }) {
+  const saved = await required(page.model, "model to save")();
+  return download(new Blob([saved], { type: "text/html;charset=utf-8" }), `${selection.header.file}-model.html`);
 }
 
 // The caption for everything that all sentences of a figure have in common.

@@ -2,14 +2,14 @@
 // differently stays in the browser; the server is asked only to show something else on the page.
 
 import { listOf, longestOf, questionsOf } from "../numbers/panel.js";
-import { elementsIn, fadeWhereMore, make, named, required, targetOf, treeOf } from "../page/elements.js";
+import { elementsIn, fadeWhereMore, make, named, targetOf, treeOf } from "../page/elements.js";
 import { byPointer, fill, isolated, paragraph } from "../page/wording.js";
 import { Arcs } from "../pictures/arcs.js";
 import { broughtOut } from "../pictures/drawing.js";
 import { Lines } from "../pictures/lines.js";
 import { Matrix } from "../pictures/matrix.js";
 import { ShadedText } from "../pictures/text.js";
-import { printTheme, themeOf } from "../pictures/theme.js";
+import { themeOf } from "../pictures/theme.js";
 import { spoken, strongest } from "../scene/focus.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { saveDrawings, saveModelPage, savePage } from "./files.js";
@@ -255,15 +255,8 @@ export class HeadView {
 
   /** @param {import("./toolbar.js").SavedKind} kind */
   save(kind) {
-    const { drawings, page, root, selection } = this;
-    if (kind === "html") return savePage(selection, required(page.page, "page to save"));
-    if (kind === "model") return saveModelPage(selection, required(page.model, "model to save"));
-    return saveDrawings(
-      kind,
-      selection,
-      drawings.map(({ drawing }) => drawing),
-      printTheme(root, selection.header.random),
-    );
+    if (kind === "html") return savePage(this);
+    return kind === "model" ? saveModelPage(this) : saveDrawings(this, kind);
   }
 
   // After a click on something without keys of its own, keys are those of the sentence in focus.
