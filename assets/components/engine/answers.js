@@ -11,7 +11,7 @@ import { QUESTION_ORDER } from "./sentence.js";
 const LEAST_GUESS = 0.3; // probability of the best word; below it the model does not know
 const SURE = 0.9;
 const MIN_SHARE = 0.01; // of a further word, for it to be named
-const MIN_BESIDES = 0.1;
+const MIN_BESIDES = 0.1; // the same beside an answer that the model knows
 const MOST_GUESSES = 3;
 const EVERYWHERE = new Set(["before", "after"]); // questions that have an answer at every word
 

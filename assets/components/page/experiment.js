@@ -16,7 +16,7 @@ const CHANGE_KINDS = {
   off: { name: "what_if.off", fields: ["layer", "head"] },
   row: { name: "static.row", fields: ["from", "layer", "head"] },
 };
-const EVERY = ""; // layers, heads or words in a field
+const EVERY = ""; // what a field says that means all layers or all heads
 
 export class Experiment {
   kind = "cut";

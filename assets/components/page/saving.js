@@ -28,14 +28,14 @@ import { make, makeSvg, penOf, required } from "./elements.js";
 
 const PAD = 14; // pixels around a figure
 const TITLE = 14; // pixels of its letters
-const SMALL = 10.5;
+const SMALL = 10.5; // and of those of its caption and its legend
 const LEGEND = { line: 22, scale: 120, step: 5, gap: 6, between: 18 }; // pixels of a legend
 export const LEADING = 1.4; // of lines, for each pixel of their letters
 const WRITTEN = 100; // pixels that title and caption take above and below, about
 const WRITTEN_WIDTH = 360; // pixels: what is written above and below needs them
 const MAX_EDGE = 32_000; // pixels that a canvas may have
 export const SLIDE = { width: 1920, height: 1080 };
-const MOST = 3.5; // times its own size: a figure of a few words would be shouted
+const MOST = 3.5; // times its own size on a slide: a figure of a few words would be shouted
 export const SPARE = 1.3; // how much wider letters are where a file is opened without our fonts
 
 export const FORMATS = /** @type {const} */ (["png", "svg", "csv"]); // the last one of figures that have `lines`

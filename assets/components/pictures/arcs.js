@@ -8,7 +8,7 @@ import { arc, point } from "./curves.js";
 import { Curved, LABEL, ROW, SCENE_TOKENS, strongestOf } from "./drawing.js";
 
 const MARGIN = 12; // pixels before the first word and after the last
-const TALLEST_ARC = 220; // of arcs, at most
+const TALLEST_ARC = 220; // pixels that an arc reaches up at most
 // How words stand on their line, the first way in which all have room: pixels of their letters, between two, and of a
 // number below. A text that has room in none goes on.
 const WAYS = [

@@ -4,7 +4,7 @@
 /** @typedef {{ colour: string, dash: number[], thin: boolean }} LineLook how the lines of a head are drawn */
 
 const DASHES = [[], [7, 4], [2, 3]]; // of ten heads each: more colours than ten are hard to tell apart
-const HEADS = 10; // that are drawn with the same dashes
+const HEADS = 10; // how many are drawn with the same dashes
 const TEXT_CONTRAST = 4.5; // of small text (WCAG 2.2, 1.4.3)
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
 const SHADES = 4097; // of a scale in a table, one of them in its middle: two differ by less than a colour does

@@ -1,7 +1,7 @@
 // Curves between tokens: eight numbers each (a cubic Bézier), drawn on a canvas, hit by a pointer, saved as SVG.
 import { lookOf } from "./colours.js";
 
-const SAMPLES = 24;
+const SAMPLES = 24; // straight pieces of a curve, to which a distance is measured
 
 /** @typedef {{ head: number, query: number, key: number, weight: number }} Line */
 /** @typedef {Line & { strength: number, points: number[] }} Curve eight numbers, and how strong it is drawn */

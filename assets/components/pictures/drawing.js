@@ -10,8 +10,8 @@ import { drawnAs, exact, fill, isolated, short } from "../page/wording.js";
 import { across, linesOf, MAX_NUMBERS, meanAcross } from "../scene/focus.js";
 import { drawCurves, under } from "./curves.js";
 
-export const ROW = 22;
-export const LONG = 48;
+export const ROW = 22; // pixels from one token to the next
+export const LONG = 48; // tokens: a text with more is long
 const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
 export const SCENE_TOKENS = 1000; // in a saved figure
 export const LABEL = { word: 14, number: 11, gap: 8 }; // pixels there, of letters and between them

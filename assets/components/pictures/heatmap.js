@@ -41,16 +41,16 @@ import { Viewport } from "./viewport.js";
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
 const MAX_VECTORS = 4096; // cells in a file: more of them are one picture of pixels
-const FINE = 4; // of its pixels for each on screen
+const FINE = 4; // pixels of that picture for each on screen
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
-const NAME_SIZE = 12; // of its letters
+const NAME_SIZE = 12; // pixels of the letters of a name
 const SLANT = -Math.PI / 2.6; // of the names of columns
 const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: these stand upright
-const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
+const LETTER_ROOM = 8.5; // pixels that a cell needs for each letter of the number inside it
 const NAME_GAP = 8; // between a name and its row
 const THIN = 8; // pixels of a row or column whose frame leaves all of it to be seen
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
-const LONGEST_NAME = 96; // of the letters of a name
+const LONGEST_NAME = 96; // pixels of a name; a longer one is cut
 const COARSE = 3; // pixels of a block from which on exact tiles are laid over it
 const HATCH = 6; // pixels from one line of the hatching to the next
 const HATCH_STRENGTH = 0.45;

@@ -26,7 +26,7 @@ import { themeOf } from "./theme.js";
 const PART_HEIGHT = 24; // pixels
 const BAR_HEIGHT = 14;
 const LETTER_SIZE = 12;
-const NUMBER_WIDTH = 60; // of numbers
+const NUMBER_WIDTH = 60; // of a column of numbers
 const NAME_MARGIN = 8;
 const NAMES_SHARE = 0.42; // of the width, at most
 const FIRST_PARTS = 16; // parts that are drawn at once; the others are added up

@@ -47,7 +47,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the cells of the large one
-const CELL = { width: 56, height: 30 }; // the largest
+const CELL = { width: 56, height: 30 }; // pixels of the largest cell
 /** @type {Record<string, [down: number, right: number]>} */
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 

@@ -76,7 +76,7 @@ import { WeightGrid } from "./weight_grid.js";
 /** @typedef {Plan & { of: Map<number, number>, labels: PlanLabel[], brackets: string }} Sheet where each head is */
 
 const ASIDE = 256; // width of the words beside the pictures
-const NARROW = 600;
+const NARROW = 600; // pixels: in fewer the words stand below the pictures
 const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
 const MAX_SIDE = 96; // cells of a picture
 const FRAME_DASHES = [3, 3]; // pixels

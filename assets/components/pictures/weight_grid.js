@@ -4,7 +4,7 @@ import { meanAcross } from "../scene/focus.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
 
-const GRID = 768;
+const GRID = 768; // cells of a side, at most
 
 // May any of the heads look there? Each can have a mask of its own.
 /**

@@ -14,7 +14,7 @@ const ANSWER = 12; // and of the answers below it
 const BETWEEN = 36; // pixels between two sentences
 const MAX_LEGEND = 16; // heads: more of them share their colours
 const NARROWEST = 300; // pixels: a title needs them
-const LONGEST_TABLE = 1 << 21; // of a table, for each head
+const LONGEST_TABLE = 1 << 21; // cells of a head that one table can hold
 const COLUMNS = ["sentence", "layer", "head", "query_position", "query", "key_position", "key"];
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */

@@ -118,7 +118,7 @@ export class HeadView {
   page = {};
   /** @type {Drawing[]} */
   drawings = [];
-  place = ""; // what it looks at, as the page has heard of it
+  place = ""; // what the view looks at, as the page has heard of it last
   width = 0; // pixels in which all was drawn
   /** @type {Selection["pinned"]} as the words above have followed it */
   followed = null;

@@ -18,7 +18,7 @@ import { withoutCell } from "../scene/what_if.js";
 /** @typedef {Partial<Record<Side, number>>} Pointed a token of each side, as a piece */
 /** @typedef {[from: number, to: number]} Range the first, and one after the last */
 
-const NO_MATRIX = CHOICES.matrix[0]; // is large
+const NO_MATRIX = CHOICES.matrix[0]; // the choice that none is large
 const VECTORS = /** @type {const} */ (["q", "k", "v"]);
 /** @type {(name: string) => name is typeof VECTORS[number]} */
 const isVector = (name) => VECTORS.some((vector) => vector === name);

@@ -12,8 +12,8 @@ export class PanelRow {
   /** @type {HTMLElement[]} of each panel its title and its words */
   heads = [];
   ending = 0;
-  arranged = ""; // so many in so many pixels, in which each has
-  room = 0;
+  arranged = ""; // how many panels stand in how many pixels
+  room = 0; // pixels of each of them there
 
   /**
    * @param {HTMLElement} root of the view
