@@ -51,7 +51,7 @@ export const longestOf = (panel) => Math.max(panel.tokens.length, listOf(panel, 
 // (Clark et al. 2019). `queries` and `keys` have the word's number for each piece, rising from 0.
 class Grouped {
   /** @param {AnyLayer} layer @param {number[]} queries @param {number[]} keys */
-  constructor(layer, queries, keys = queries) {
+  constructor(layer, queries, keys) {
     this.layer = layer;
     this.keys = keys;
     this.number = layer.number;
