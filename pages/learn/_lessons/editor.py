@@ -524,7 +524,9 @@ def _verdict(screen: Screen) -> None:
     except MhaError as refusal:
         st.warning(t("editor.unclear", reason=literal(said(refusal))), icon=":material/help:")
         return
-    if not item.key.answers:
+    if item.question.kind == "why":
+        st.caption(t("editor.clear_why"))
+    elif not item.key.answers:
         st.caption(t("editor.clear"))
     else:
         st.caption(t("editor.answer", answer=literal(texts.key(item))))
@@ -551,8 +553,8 @@ def _keep(draft: Lesson) -> None:
     if code is None:
         st.caption(t("editor.long"))
         return
-    st.caption(t("editor.link"))
-    address = place.page_address()
+    address = rooms.for_others(place.page_address())
+    st.caption(t("editor.link") if rooms.is_for_others(address) else t("editor.link_here"))
     st.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", language=None, wrap_lines=True)
 
 

@@ -227,7 +227,7 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
     if question.condition == "other_answer" and changed > 1:
         told = paragraph([told, t("lessons.find_changed", count=changed)])
     elif question.condition == "other_answer" and question.renames(item, found) and changed:
-        told = paragraph([told, t("lessons.find_renamed")])
+        told = paragraph([told, t("lessons.find_unmoved")])
     return told, own
 
 
