@@ -163,6 +163,9 @@ def test_a_hovered_token_shows_its_row_or_column_and_a_click_pins_it_in_both_sen
     view.token(2, "key").hover()
     assert_lines(view.lines(), expected(TIRED, 2, [2, 3], "key"))
     assert view.said().startswith("“animal” is looked at by ")
+    cut = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+    assert view.panel().locator(".query:has(.numbers:not(:empty)) bdi").count()
+    assert view.panel().locator("bdi").evaluate_all(cut) == []
     view.token(TIRED_AT).hover()  # in the other sentence the word in its place
     assert_word(TIRED_AT)
     view.away()

@@ -106,6 +106,11 @@ export function tokenElement(panel, side, at, texts) {
  */
 export const tokenOf = ({ dataset }) => ({ side: /** @type {TokenSide} */ (dataset.side), at: Number(dataset.at) });
 
+// The weights of a token from a threshold on, the largest first: where not all have room, the smallest are left out.
+/** @param {HeadNumbers[]} numbers @param {number} at @param {number} threshold */
+export const seenAt = (numbers, at, threshold) =>
+  numbers.filter(({ values }) => values[at] >= threshold).sort((one, other) => other.values[at] - one.values[at]);
+
 // The weight's own figures beside a token: each head's, named where there are several, or the mean.
 /**
  * @param {HTMLElement} element
@@ -115,10 +120,9 @@ export const tokenOf = ({ dataset }) => ({ side: /** @type {TokenSide} */ (datas
  */
 function putNumbers(element, weights, threshold, textColours) {
   const { at } = tokenOf(element);
-  const seen = weights.filter(({ values }) => values[at] >= threshold);
   const { length } = weights;
   element.lastElementChild?.replaceChildren(
-    ...seen.map(({ head, values }) => {
+    ...seenAt(weights, at, threshold).map(({ head, values }) => {
       const number = make("i", "", short(values[at]));
       if (head !== null) number.style.color = textColours[head % textColours.length];
       if (head !== null && length > 1) number.prepend(make("sub", "", String(head + 1)));

@@ -5,7 +5,7 @@ import { fit } from "../page/elements.js";
 import { measured, SLIDE, spacious } from "../page/saving.js";
 import { short } from "../page/wording.js";
 import { between } from "./curves.js";
-import { Curved, heightInSight, LABEL, ROW, SCENE_TOKENS, tallestOf, tokenOf } from "./drawing.js";
+import { Curved, heightInSight, LABEL, ROW, SCENE_TOKENS, seenAt, tallestOf, tokenOf } from "./drawing.js";
 
 /** @typedef {import("../numbers/panel.js").Side} Side */
 /** @typedef {import("../numbers/panel.js").TokenSide} TokenSide */
@@ -26,15 +26,14 @@ export class Lines extends Curved {
   left = 0;
   middle = 0;
   right = 0;
-  numbers = 0;
 
   /** @param {number} width @param {number} middle */
   draw(width, middle) {
     const { selection, panel, stage } = this;
     const [widest, widestKey] = this.sides.map((side) => this.#widest(side));
-    this.numbers = 52 * Math.min(MAX_BESIDE, Math.max(1, selection.heads.length));
-    this.left = Math.min(widest + WORD_MARGIN + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
-    this.right = Math.min(widestKey + WORD_MARGIN + this.numbers, 0.48 * width);
+    const numbers = 52 * Math.min(MAX_BESIDE, Math.max(1, selection.heads.length));
+    this.left = Math.min(widest + WORD_MARGIN, 0.32 * width); // its numbers stand where the lines begin
+    this.right = Math.min(widestKey + WORD_MARGIN + numbers, 0.48 * width);
     this.middle = Math.max(
       40,
       Math.min(width - this.left - this.right, MAX_WIDTH[selection.panels.length > 1 ? "beside" : "alone"]),
@@ -123,7 +122,7 @@ export class Lines extends Curved {
     const { textColours: colours } = theme;
     /** @type {(side: Side, at: number) => import("./drawing.js").Note[]} */
     const notes = (side, at) => {
-      const seen = side === focus?.side ? [] : numbers.filter(({ values }) => values[at] >= selection.threshold);
+      const seen = side === focus?.side ? [] : seenAt(numbers, at, selection.threshold);
       return seen.map(({ head, values }) => ({
         text: named(head) + short(values[at]),
         colour: head === null ? undefined : colours[head % colours.length],
