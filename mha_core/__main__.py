@@ -20,7 +20,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import mha_core as mha
 from mha_core import resources
-from mha_core.errors import listed, one_of
+from mha_core.errors import count_of, listed, one_of
 
 if TYPE_CHECKING:
     from mha_core import AttentionTrace, HeadView
@@ -320,8 +320,7 @@ def _open_room(words: Sequence[str], options: Sequence[str], *, own_limits: bool
     print(f"The desk's link is yours alone. The room is deleted in {DAYS} days, or tomorrow if nobody joins.")
     print("The connection is not encrypted: use a network that you trust.")
     for before_code, expires, count in before:
-        students_of = "1 student" if count == 1 else f"{count} students"
-        print(f"Room {before_code} goes on with {students_of}, until {expires:%Y-%m-%d}.")
+        print(f"Room {before_code} goes on with {count_of(count, 'student')}, until {expires:%Y-%m-%d}.")
     if before:
         print(f"Its code and links still work at {page}, and so does your link to its desk.")
     segno.make_qr(students).terminal(compact=True)
@@ -504,7 +503,7 @@ def _atlas(args: argparse.Namespace) -> int:
     )
     heads, n_left_out = sum(atlas.manifest["heads"]), len(atlas.left_out)
     left_out = f", {n_left_out:,} of them left out" if n_left_out else ""
-    print(f"{args.output}: {atlas.n_texts:,} texts{left_out}, {heads} heads")
+    print(f"{args.output}: {count_of(atlas.n_texts, 'text')}{left_out}, {count_of(heads, 'head')}")
     for reason, count in atlas.left_out["reason"].value_counts().head(MOST_REASONS).items():
         print(f"  {count:,} left out: {reason}")
     print(f"Look at it with: headscope open {shlex.quote(str(args.output))}")
@@ -568,7 +567,8 @@ def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = Non
     for one in said:
         print(f"headscope: {one.message}", file=sys.stderr)
     heads = sum(layer.n_heads for layer in trace.layers)
-    print(f"{path}: {len(trace.tokens)} tokens, {len(trace.layers)} layers, {heads} heads")
+    parts = {"token": len(trace.tokens), "layer": len(trace.layers), "head": heads}
+    print(f"{path}: {', '.join(count_of(count, noun) for noun, count in parts.items())}")
     return 0
 
 

@@ -141,6 +141,11 @@ def named_type(value: object) -> str:
     return "None" if value is None else Phrase("a {type}", type=type(value).__name__)
 
 
+def count_of(count: int, noun: str) -> str:
+    """So many of what a regular noun names, such as ``1 head`` and ``12 heads``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def listed(values: Iterable, word: str) -> Listed:
     """``[1, 2, 3]`` and "or" as ``1, 2 or 3``, or with a word of `SEPARATORS` as ``1, 2, 3``."""
     return Listed(values, word)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mha_core.atlases import shard
 from mha_core.atlases.shard import KEY, MACHINE, QUERY, VALUE, column
-from mha_core.errors import MhaError, Phrase, at_least_1, in_range, one_of
+from mha_core.errors import MhaError, Phrase, at_least_1, count_of, in_range, one_of
 from mha_core.traces.indices import index
 from mha_core.traces.source import RandomSource, Source
 from mha_core.traces.source import read as read_source
@@ -66,10 +66,8 @@ class Atlas:
             )
 
     def __repr__(self) -> str:
-        heads = sum(self.manifest["heads"])
-        return (
-            f"Atlas({str(self.folder)!r}: {self.manifest['source']}, {heads} heads, {self.n_texts:,} texts)"
-        )
+        heads, texts = count_of(sum(self.manifest["heads"]), "head"), count_of(self.n_texts, "text")
+        return f"Atlas({str(self.folder)!r}: {self.manifest['source']}, {heads}, {texts})"
 
     @cached_property
     def source(self) -> Source:

@@ -18,7 +18,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from mha_core import resources
-from mha_core.errors import Listed, MhaError, Phrase, in_range, listed, named_type, shown
+from mha_core.errors import Listed, MhaError, Phrase, count_of, in_range, listed, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.focus.focus import focus_on
@@ -111,7 +111,7 @@ class HeadView:
         header = self.header
         return (
             f"<HeadView {header['file']}: {header['source']}; "
-            f"layers[{header['layer']}] of {header['layers']}, {header['heads']} heads>"
+            f"layers[{header['layer']}] of {header['layers']}, {count_of(header['heads'], 'head')}>"
         )
 
     def link(self) -> str:

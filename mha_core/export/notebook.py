@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mha_core.errors import count_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -22,9 +23,9 @@ def trace_html(trace: AttentionTrace) -> str:
         f"<div>{html.escape(_title(layer, number))}{_pictures(layer)}</div>"
         for number, layer in enumerate(trace.layers[:MAX_LAYERS])
     )
-    more = f"<div>… and {count - MAX_LAYERS} more layers</div>" if count > MAX_LAYERS else ""
+    more = f"<div>… and {count_of(count - MAX_LAYERS, 'more layer')}</div>" if count > MAX_LAYERS else ""
     return _framed(
-        f"<b>AttentionTrace</b> of {len(trace.tokens)} tokens, {count} {'layer' if count == 1 else 'layers'}"
+        f"<b>AttentionTrace</b> of {count_of(len(trace.tokens), 'token')}, {count_of(count, 'layer')}"
         f"{f', {len(trace.mixers)} without softmax' if trace.mixers else ''}"
         f"<div><bdi>“{html.escape(text)}”</bdi></div>"
         f"<div>source: {html.escape(repr(trace.source))}</div>{rows}{more}"
@@ -36,14 +37,15 @@ def layer_html(layer: LayerTrace) -> str:
     shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in layer.tensors.items())
     name = f" “{html.escape(layer.name)}”" if layer.name else ""
     return _framed(
-        f"<b>LayerTrace</b>{name}, {html.escape(layer.kind)}, {layer.n_heads} heads"
+        f"<b>LayerTrace</b>{name}, {html.escape(layer.kind)}, {count_of(layer.n_heads, 'head')}"
         f"<div>{html.escape(shapes)}</div>{_pictures(layer)}"
     )
 
 
 def _title(layer: LayerTrace, number: int) -> str:
     name = f" {layer.name}" if layer.name else ""
-    return f"layers[{number}]{name}: {layer.kind}, {layer.n_heads} heads, {layer.n_query} × {layer.n_key}"
+    heads = count_of(layer.n_heads, "head")
+    return f"layers[{number}]{name}: {layer.kind}, {heads}, {layer.n_query} × {layer.n_key}"
 
 
 def _framed(inside: str) -> str:

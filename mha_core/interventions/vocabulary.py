@@ -46,8 +46,8 @@ class Vocabulary(NamedTuple):
             if not numbers:
                 top = [self.word(number) for number in best]
                 raise MhaError(
-                    "{name} {word!r} is no single word that the model can answer with; the most probable "
-                    "ones here are {words}.",
+                    "{name} {word!r} is no word that the model can answer with here; the most probable ones "
+                    "are {words}.",
                     name=name,
                     word=word,
                     words=listed([Phrase("“{word}”", word=one) for one in top], "and"),

@@ -19,7 +19,7 @@ from mha_core.attention import masks
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, Phrase, listed
+from mha_core.errors import MhaError, Phrase, listed, shown
 from mha_core.export.head_view import HeadView
 from mha_core.traces import limits
 from mha_core.traces.layer import LayerTrace
@@ -57,10 +57,10 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
         pieces = [None]
     if not pieces or not all(isinstance(piece, str) for piece in pieces):
         raise MhaError(
-            "{name} is {type} and no list of strings; give the pieces of the text, such as "
+            "{name} is a list of strings; got {value}. Give the pieces of the text, such as "
             "tokenizer.convert_ids_to_tokens(ids), or the text itself.",
             name=name,
-            type=type(value).__name__,
+            value=shown(value),
         )
     if len(pieces) > MAX_TOKENS:
         raise MhaError(

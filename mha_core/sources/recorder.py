@@ -40,7 +40,7 @@ from mha_core.capture.recorded_call import BEAMS, ForwardPass, Place, Queries, R
 from mha_core.capture.special_layers import without_attention
 from mha_core.capture.token_mixing import BEHIND, BESIDE, MIXES, UNCHECKED, Mixers
 from mha_core.device import memory_errors
-from mha_core.errors import Listed, MhaError, Phrase, at_least_1, listed, one_of, shown
+from mha_core.errors import Listed, MhaError, Phrase, at_least_1, count_of, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.sources.recorded_layers import (
     CallSorter,
@@ -237,9 +237,12 @@ class Recorder:
 
     def __repr__(self) -> str:
         calls = [call for each in self._passes for call in each.calls]
-        counted = Counter(f"{call.n_heads} heads, {call.sizes[0]} × {call.sizes[1]}" for call in calls)
-        words = "; ".join(f"{count} × ({sizes})" for sizes, count in counted.items())
-        return f"<Recorder of {len(self.sides.queries)} tokens: {words or 'nothing was recorded yet'}>"
+        alike = Counter(
+            f"{count_of(call.n_heads, 'head')}, {call.sizes[0]} × {call.sizes[1]}" for call in calls
+        )
+        words = "; ".join(f"{count} × ({sizes})" for sizes, count in alike.items())
+        tokens = count_of(len(self.sides.queries), "token")
+        return f"<Recorder of {tokens}: {words or 'nothing was recorded yet'}>"
 
     def __enter__(self) -> "Recorder":
         self._block = sys._getframe(1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_core.attention.edits import Edit
-from mha_core.errors import MhaError, Phrase, named_type, one_of, shown
+from mha_core.errors import MhaError, Phrase, count_of, named_type, one_of, shown
 from mha_core.traces import showing, storage
 from mha_core.traces.answers import Answer
 from mha_core.traces.indices import Picked, index
@@ -351,12 +351,11 @@ class AttentionTrace:
         )
 
     def __repr__(self) -> str:
-        heads = ", ".join(dict.fromkeys(f"{layer.n_heads} heads" for layer in self.layers)) or "none"
-        mixers = f", {len(self.mixers)} mixers" if self.mixers else ""
-        return (
-            f"<AttentionTrace {self.title[:60]!r}: {len(self.tokens)} tokens, {len(self.layers)} layers "
-            f"({heads}){mixers}; {caption(self.source.caption_facts())}>"
-        )
+        heads = ", ".join(dict.fromkeys(count_of(layer.n_heads, "head") for layer in self.layers)) or "none"
+        mixers = f", {count_of(len(self.mixers), 'mixer')}" if self.mixers else ""
+        sizes = f"{count_of(len(self.tokens), 'token')}, {count_of(len(self.layers), 'layer')} ({heads})"
+        source = caption(self.source.caption_facts())
+        return f"<AttentionTrace {self.title[:60]!r}: {sizes}{mixers}; {source}>"
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the text, the source, and small pictures of the weights."""

@@ -134,7 +134,7 @@ def test_a_file_whose_name_the_terminal_cannot_write_is_written(tmp_path, monkey
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
     assert command.main(["trace", "a b", "--h", "1", "--d-model", "4", "-o", name]) == 0
     sys.stdout.flush()
-    assert written.getvalue() == b"\\xe9\\udcff.csv: 2 tokens, 1 layers, 1 heads\n"
+    assert written.getvalue() == b"\\xe9\\udcff.csv: 2 tokens, 1 layer, 1 head\n"
     assert os.listdir(tmp_path) == [name]
 
 

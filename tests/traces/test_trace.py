@@ -79,6 +79,9 @@ def test_a_trace_is_one_short_line_whatever_its_text():
         "<AttentionTrace 'How are you?': 4 tokens, 2 layers (4 heads); "
         "random weights, seed 0, mask: full, positions: sinusoidal>"
     )
+    assert repr(mha.trace("one", h=1, d_model=2)).startswith(
+        "<AttentionTrace 'one': 1 token, 1 layer (1 head); "
+    )
     assert len(repr(mha.trace("word " * 300, h=1, d_model=2))) < 250
 
 
