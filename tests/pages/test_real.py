@@ -24,6 +24,7 @@ from pages._kit import model_info, model_source, refusals
 from pages._kit.text import literal
 from pages._server import limits, turns
 from pages._server.turns import Turns
+from pages.models._real import card
 from pages.understand._what_if import changed_answers
 from tests.pages.conftest import FRAME, PAGES, ROOT, go_to, infos, keys, refused_by_link
 from tests.sources import tiny
@@ -584,6 +585,15 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert app.get_by_key("overview")
     rows = next(f.value for f in app.table if "MHA" in str(f.value))
     assert len(rows) == 3  # for each head, by groups, one
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.25, ""), (0.8, "80% of the weight")])
+def test_heads_rest_only_where_most_of_the_weight_is(share, told):
+    weights = np.full((1, 1, 4, 4), (1 - share) / 3)
+    weights[..., 0] = share
+    sentence = card.special_share(mha.from_weights(weights, ["The", "cat", "sat", "."]))
+    assert sentence.startswith(told)
+    assert bool(sentence) == bool(told)
 
 
 @pytest.mark.slow

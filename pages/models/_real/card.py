@@ -12,6 +12,8 @@ from mha_core.traces.source import ModelSource
 from pages._kit import model_info, model_source
 from pages._kit.text import joined, literal, t
 
+MOST = 0.5  # of the weight of a layer
+
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
     """The card: name, sizes, device, exactness, and the share of the weights on special tokens."""
@@ -28,7 +30,7 @@ def show(trace: AttentionTrace, scene: Scene) -> None:
             st.markdown(f"**{literal(value)}**")
     if known := model_source.known(scene.model):
         st.markdown(literal(model_source.notice(known)))
-    if sentence := _special_share(trace):
+    if sentence := special_share(trace):
         st.markdown(sentence)
     model_info.skipped(trace)
 
@@ -111,12 +113,15 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
         )
 
 
-def _special_share(trace: AttentionTrace) -> str:
-    """A sentence on the share of the weights on special tokens: the mean, and the layer with the most."""
+def special_share(trace: AttentionTrace) -> str:
+    """A sentence on the share of the weights on special tokens: the mean, and the layer with the most.
+
+    "" where no layer gives them most of its weight: its heads do something else.
+    """
     special = trace.tokens.special or (0,)
     known = [patterns.special_share(layer, special) for layer in trace.layers]
     shares = [share for share in known if share is not None]
-    if not shares or len(shares) < len(known) or len(trace.tokens) < 2:
+    if not shares or len(shares) < len(known) or len(trace.tokens) < 2 or max(shares) < MOST:
         return ""
     largest = shares.index(max(shares))
     names = dict.fromkeys(literal(trace.tokens.pieces[at]) for at in special)
