@@ -59,17 +59,18 @@ def _details(trace: AttentionTrace, source: TrainedSource) -> None:
 
 def layer(trace: AttentionTrace, number: int) -> None:
     """Show what a layer reads and what its output is used for."""
-    if note := _layer(trace, number):
+    if note := of_layer(trace, number):
         st.caption(literal(said(note)))
 
 
 def notes(trace: AttentionTrace) -> list[str]:
     """For each layer, what it reads and what its output is used for, without markup."""
     numbers = range(len(trace.layers))
-    return [paragraph([_layer(trace, at), _collapsed(trace, at)]) for at in numbers]
+    return [paragraph([of_layer(trace, at), _collapsed(trace, at)]) for at in numbers]
 
 
-def _layer(trace: AttentionTrace, layer: int) -> str:
+def of_layer(trace: AttentionTrace, layer: int) -> str:
+    """A note on what a layer reads and what its output is used for; "" where that is not known."""
     n_layers = len(trace.layers)
     if isinstance(trace.source, FileSource | ModelSource):
         name = trace.layers[layer].name

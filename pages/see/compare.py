@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core.scene.link import FILE, MODEL, UNTRAINED
 from pages._kit import head_labels, model_info, pair
 from pages._kit.scene import scene_and_trace
-from pages._kit.text import t
+from pages._kit.text import literal, said, t
 from pages.see._compare import against, differences
 
 st.title(t("compare.heading"), anchor=False)
@@ -21,7 +21,10 @@ if sides is None:
 pair.view(sides, key="compare_view")
 head_labels.atlas_link(trace)
 st.header(t("compare.weights"))
-model_info.layer(sides[0].trace, sides[0].layer)
+notes = {model_info.of_layer(side.trace, side.layer): side.heading for side in sides}
+for note, heading in notes.items():
+    if note:
+        st.caption(literal(said(note) if len(notes) == 1 else f"{heading} · {said(note)}"))
 if other.kind in (FILE, MODEL):
     differences.first(sides)
 differences.of_weights(sides)

@@ -110,6 +110,21 @@ def test_views_with_different_h_are_titled(on_page):
     assert [text for text in captions if text in headings] == headings
 
 
+def test_what_a_layer_reads_is_told_of_both_sides_where_it_differs(on_page, english):
+    lookup, block = (english(f"model.layer.{kind}", layer=2, layers=2) for kind in ("lookup", "block"))
+    for against, notes in (
+        ("h:8", [lookup]),
+        (
+            "architecture:standard",
+            [f"architecture = readable · {lookup}", f"architecture = standard · {block}"],
+        ),
+    ):
+        captions = [caption.value for caption in on_page(against=against).main.caption]
+        assert [text for text in captions if text.endswith((literal(lookup), literal(block)))] == [
+            literal(note) for note in notes
+        ]
+
+
 @pytest.mark.parametrize("source", ["mini", "random"])
 def test_every_offer_can_be_compared(on_page, heatmaps, source):
     app = on_page(source=source)
