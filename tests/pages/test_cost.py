@@ -97,6 +97,12 @@ def test_the_link_of_a_well_known_model_has_all_its_sizes(open_cost, opened_on, 
         assert page.metric[0].value == f"{cost(spec, 10).parameters:,}"
 
 
+def test_more_heads_are_said_to_cost_no_more_only_beside_a_layer_that_has_more(open_cost):
+    for sizes, said in (({"d_model": 511, "h": 7}, []), ({"d_model": 6, "h": 3}, ["2 rows"])):
+        told = [one.value for one in open_cost(**sizes).markdown if "More heads cost no more" in one.value]
+        assert [text for text, rows in zip(told, said, strict=True) if rows not in text] == []
+
+
 def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(open_cost, english):
     app = open_cost(kv_rank=256, q_rank=128, n_kv_heads=2)
     assert (formula(app), tensors(app)["W^UK"]) == (LATENT, "256 × 512")

@@ -55,7 +55,8 @@ def by_heads(layer: LayerSizes) -> None:
     if state.on_phone():
         table.pop(t("cost.cache"))
     st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
-    st.markdown(t("cost.equal", h=len(costs), parameters=f"{costs['parameters'].iloc[0]:,}"))
+    if len(costs) > 1:
+        st.markdown(t("cost.equal", h=len(costs), parameters=f"{costs['parameters'].iloc[0]:,}"))
 
 
 def sharing(layer: LayerSizes) -> None:
