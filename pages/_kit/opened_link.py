@@ -27,6 +27,7 @@ OWN_NUMBERS = {"component"}.union(*(PAGES[page] for page in ("steps", "cost", "t
 GARBLED = "amp;"  # the beginning of a name where a mail has made "&amp;" of an "&"
 MAX_SENTENCES = 2  # side by side
 MAX_QUOTED = 40  # characters of a wrong value
+OF_SENTENCE = ("token", "key_token", "pins")  # fields whose values are words of the sentence
 TEXTS = ("text", "twin", "target")  # they share one length limit
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in `Limits`
 WORDS = {"source": "source.", "drawing": "head_view.draw_"}  # fields whose values are words on screen
@@ -166,9 +167,10 @@ def _in_words(name: str, value: str, taken: object) -> str:
     if name.startswith(GARBLED):
         return t("link.garbled", name=literal(name[:MAX_QUOTED]), value=literal(value[:MAX_QUOTED]))
     other = joined(map(str, taken)) if isinstance(taken, list) else taken
-    other = t("link.none") if other in (None, "") else _on_screen(name, str(other))
-    if not any(map(str.isalnum, other)):
-        other = f"“{other}”"  # a mark would be read as one of the note
+    is_none = other in (None, "")
+    other = t("link.none") if is_none else _on_screen(name, str(other))
+    if not is_none and (name in OF_SENTENCE or not any(map(str.isalnum, other))):
+        other = f"“{other}”"  # a word or a mark would be read as one of the note
     words = {"name": name, "value": literal(value[:MAX_QUOTED]) or t("link.none"), "taken": literal(other)}
     if name in TEXTS and len(value) > max_characters():
         return t("link.too_much", most=t("link.characters", count=f"{max_characters():,}"), **words)

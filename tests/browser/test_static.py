@@ -202,7 +202,7 @@ def test_what_if_shows_the_answer_before_and_after_and_takes_it_back(tab, writte
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ("token=unicorn&layer=9", "The link says token = unicorn, which is not possible. Using it."),
+        ("token=unicorn&layer=9", "The link says token = unicorn, which is not possible. Using “it”."),
         ("source=random&h=8", 'headscope open "source=random&h=8"'),
         ("edits=swap,from=2,to=3", "This page cannot compute swap,from=2,to=3"),
         ("text=" + "word+" * 70, "70 tokens; the small models read up to 63"),

@@ -161,8 +161,8 @@ DOG = {"source": "random", "text": "a dog"}
 REFUSED = [
     (HEADS, {"lang": ("xx", "en"), "heads": ("1,two", "none"), "sentence": ("3", "1")}, DOG),
     (HEADS, {"d_k": ("0", "1"), "hop2": ("99", "4"), "sentence": ("3", "2")}, DOG | {"twin": "a cat"}),
-    (HEADS, {"token": ("99", "dog"), "layer": ("9", "3"), "heads": ("1,99", "1")}, DOG | {"layers": 3}),
-    (HEADS, {"token": ("cat", "dog"), "key_token": ("cat", "none"), "pins": ("cat a", "a")}, DOG),
+    (HEADS, {"token": ("99", "“dog”"), "layer": ("9", "3"), "heads": ("1,99", "1")}, DOG | {"layers": 3}),
+    (HEADS, {"token": ("cat", "“dog”"), "key_token": ("cat", "none"), "pins": ("cat a", "“a”")}, DOG),
     ("understand/steps.py", {"operation": ("zzz", "tokens"), "steps_view": ("zzz", "steps")}, {}),
     ("understand/steps.py?steps_view=layers", {"hop1": ("9" * 5000, "4")}, {}),
     ("see/token.py", {"component": ("17", "1")}, {}),

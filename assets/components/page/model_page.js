@@ -32,6 +32,7 @@ import { fill, paragraph } from "./wording.js";
 const COUNT = new Intl.NumberFormat("en");
 const TYPING_PAUSE = 600; // milliseconds without a key, after which what was typed is an entry of the browser's history
 const MAX_QUOTED = 40; // characters of a wrong value
+const OF_SENTENCE = ["token", "key_token", "pins"]; // fields whose values are words of the sentence
 const CHOSEN_LANGUAGE = "headscope_language";
 const LOGO =
   "M0 0h6v6H0zM8 0h6v6H8zM16 0h6v6h-6zM0 8h6v6H0zM8 8h6v6H8zM16 8h6v6h-6zM0 16h6v6H0zM8 16h6v6H8zM16 16h6v6h-6z";
@@ -394,7 +395,8 @@ class ModelPage {
     const looked = { ...scene.focus, ...linkOf(view.selection, scene.focus) };
     for (const name of replacedIn(this.asked, before, looked, own.cut.names)) {
       const taken = (name === "drawing" && this.texts.view[`draw_${looked.drawing}`]) || looked[name];
-      const quoted = /[\p{L}\p{N}]/u.test(taken) ? taken : `“${taken}”`; // a mark would be read as one of the note
+      const isPlain = !OF_SENTENCE.includes(name) && /[\p{L}\p{N}]/u.test(taken);
+      const quoted = isPlain ? taken : `“${taken}”`; // a word or a mark would be read as one of the note
       this.notes.push(["link.refused", { name, value: before[name].slice(0, MAX_QUOTED), taken: quoted }]);
     }
     this.asked = "";
