@@ -47,10 +47,10 @@ def layer_by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
     )
     names = {"q": (6, n_tokens, 5), "k": (3, n_tokens, 5), "v": (3, n_tokens, 4), "gate": (6, n_tokens, 1)}
     tensors = {name: normal(*shape).to(dtype) for name, shape in names.items()}
-    angles = normal(n_tokens, 4)
+    angles = normal(n_tokens, 2)
     tensors |= {"output_cos": angles.cos().to(dtype), "output_sin": angles.sin().to(dtype)}
     projections = mha.Projections(w_o=normal(24, 11).to(dtype), b_o=normal(11).to(dtype))
-    about = Facts(gate=OutputGate("sigmoid", "head"), output_rotary=Rotary("pairs", 4))
+    about = Facts(gate=OutputGate("sigmoid", "head"), output_rotary=Rotary("pairs", 2, start=2))
     layer = mha.LayerTrace(tensors, rule, projections, about=about)
     sunk = replace(layer, rule=replace(rule, mask=None, sinks=normal(6)))
     tokens = mha.words(" ".join(f"w{at}" for at in range(n_tokens)))
