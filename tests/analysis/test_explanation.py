@@ -47,10 +47,10 @@ def layer_by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
     )
     names = {"q": (6, n_tokens, 5), "k": (3, n_tokens, 5), "v": (3, n_tokens, 4), "gate": (6, n_tokens, 1)}
     tensors = {name: normal(*shape).to(dtype) for name, shape in names.items()}
-    angles = normal(n_tokens, 2)
+    angles = normal(n_tokens, 4)
     tensors |= {"output_cos": angles.cos().to(dtype), "output_sin": angles.sin().to(dtype)}
     projections = mha.Projections(w_o=normal(24, 11).to(dtype), b_o=normal(11).to(dtype))
-    about = Facts(gate=OutputGate("sigmoid", "head"), output_rotary=Rotary("pairs", 2, start=2))
+    about = Facts(gate=OutputGate("sigmoid", "head"), output_rotary=Rotary("pairs", 4))
     layer = mha.LayerTrace(tensors, rule, projections, about=about)
     sunk = replace(layer, rule=replace(rule, mask=None, sinks=normal(6)))
     tokens = mha.words(" ".join(f"w{at}" for at in range(n_tokens)))
@@ -88,6 +88,24 @@ def layer_normed() -> mha.AttentionTrace:
     return mha.AttentionTrace(mha.words("a b c d"), tuple(layers), "numbers")
 
 
+def layer_turned() -> mha.AttentionTrace:
+    """A rotation of some dimensions and then a scale between X W and q and k."""
+    draw, n_heads, width = torch.Generator().manual_seed(4), 2, 5
+    x, angles = torch.randn(4, 7, generator=draw), torch.randn(4, 2, generator=draw).repeat(1, 2)
+    matrices = {f"w_{name}": torch.randn(7, n_heads * width, generator=draw) for name in "qkv"}
+    linear = {n: (x @ matrices[f"w_{n}"]).unflatten(1, (n_heads, width)).transpose(0, 1) for n in "qkv"}
+    tensors = {"x": x, "v": linear["v"], "cos": angles.cos(), "sin": angles.sin()}
+    for name in "qk":
+        one, other = linear[name][..., 1:].chunk(2, -1)
+        turned = linear[name][..., 1:] * angles.cos() + torch.cat((-other, one), -1) * angles.sin()
+        turned = torch.cat((linear[name][..., :1], turned), -1)
+        tensors |= {f"{name}_linear": linear[name], f"{name}_turned": turned, name: turned * 0.5}
+    steps = (Rotary("half", 4, start=1), Factor(0.5))
+    about = Facts(adjustments=Adjustments(steps, steps, ()))
+    layer = mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about)
+    return mha.AttentionTrace(mha.words("a b c d"), (layer,), "numbers")
+
+
 def recorded_trace() -> mha.AttentionTrace:
     torch.manual_seed(5)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, batch_first=True), 2)
@@ -123,6 +141,7 @@ TRACES = {
     "by hand, float16": lambda: layer_by_hand(torch.float16),
     "by hand, float64": lambda: layer_by_hand(torch.float64),
     "behind a LayerNorm": layer_normed,
+    "turned, then scaled": layer_turned,
     "behind an RMSNorm of all heads, and turned": lambda: of_family("olmo2", torch.float32),
     "behind an RMSNorm of each head, and turned": lambda: of_family("qwen3_next", torch.float32),
     "recorded": recorded_trace,
@@ -150,7 +169,8 @@ def test_the_terms_give_the_number_of_the_trace(trace):
             continue
         names.add(name)
     assert [one for one in refusals if "not known" not in one] == []
-    assert names >= {"scores", "scaled", "masked", "weights", "output", "concat"}
+    steps_known = {"q", "k"} if trace.layers[0].knows("q_turned") else set()
+    assert names >= {"scores", "scaled", "masked", "weights", "output", "concat"} | steps_known
 
 
 def test_two_tokens_by_hand():
