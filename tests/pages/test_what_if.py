@@ -40,7 +40,7 @@ def test_a_word_of_your_own_has_its_probability_before_and_after(on_page):
     said = f"The probability of **street** at **it**: {before} → {after}"
     assert said in [one.value for one in app.markdown]
     app.text_input(key="what_if_word").set_value("zebra").run()
-    assert "no single word" in app.info[0].value
+    assert "no word that the model can answer with" in app.info[0].value
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def other() -> str:
     (before, share), (after, _) = answers
     assert (before, after != before) == ("animal", True)
     after = after.replace("[CLS]", "nothing")
-    return f"The answer at **it** changes: **animal** {share:.0%} → **{after}**"
+    return f"The answer at **it** changes: **animal** {share:.0%} → perhaps {after}"
 
 
 def test_an_offered_change_blocks_the_deciding_edge_and_can_be_undone(on_page):
@@ -388,4 +388,10 @@ UNKNOWN = "**the model does not know**"
     ],
 )
 def test_an_improbable_answer_is_not_shown_as_one(before, after, said):
-    assert became("it", before, after) == said
+    assert became("it", before, after, hedged=False) == said
+
+
+def test_an_answer_of_which_a_small_model_is_not_sure_is_hedged():
+    unsure, sure = (("street", 0.44), ("cat", 0.4)), (("cat", 0.9),)
+    told = "The answer at **it** changes: **cat** 90% → perhaps street 44%"
+    assert became("it", sure, unsure, hedged=True) == told

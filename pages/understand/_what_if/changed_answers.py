@@ -16,7 +16,7 @@ from mha_core.scene import swaps
 from mha_core.scene.scene import Scene
 from mha_core.scene.swaps import Swap
 from mha_core.sources import mini
-from mha_core.traces.answers import NOTHING, Answer, is_known
+from mha_core.traces.answers import NOTHING, SURE, Answer, is_known
 from pages._kit import answers, compute, heatmaps, model_source
 from pages._kit.text import isolated, literal, number, percent, said, signed, t
 from pages._kit.why import by_model, source_of
@@ -76,7 +76,8 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
         told = [one for one in pairs if few or one[0] in first]
         with st.container(key="changed_answers"):
             for at, old, new in sorted(told, key=lambda one: one[1][0][0] == one[2][0][0]):  # others first
-                st.markdown(became(literal(isolated(labels[at])), old, new))
+                word = literal(isolated(labels[at]))
+                st.markdown(became(word, old, new, hedged=bool(first)))
         if few:
             return
     rows = [
@@ -121,11 +122,11 @@ def _share(trace: AttentionTrace, *, word: str, source: Any) -> tuple[str, str, 
     return frame["word"][0], trace.answered.labels[frame.attrs["at"]], float(frame["probability"][0])
 
 
-def became(word: str, old: Answer, new: Answer) -> str:
-    """A sentence on how an answer has changed."""
+def became(word: str, old: Answer, new: Answer, *, hedged: bool) -> str:
+    """A sentence on how an answer has changed; `hedged` as small models are, if they are not sure."""
     if is_known(old) or is_known(new):
         if old[0][0] != new[0][0] or not (is_known(old) and is_known(new)):
-            return t("what_if.answer_other", word=word, before=_guess(old), after=_guess(new))
+            return t("what_if.answer_other", word=word, before=_guess(old, hedged), after=_guess(new, hedged))
         kind = "same"
     else:
         kind = "neither"
@@ -134,12 +135,14 @@ def became(word: str, old: Answer, new: Answer) -> str:
     return t(f"what_if.answer_{kind}", word=word, unknown=t("answer.unsure"), **words, **shares)
 
 
-def _guess(answer: Answer) -> str:
+def _guess(answer: Answer, hedged: bool) -> str:
     """The best word with its probability, or that the model does not know."""
-    facts = {"answer": literal(_named(answer[0][0])), "share": percent(answer[0][1])}
-    if is_known(answer):
-        return t("what_if.answer_known", **facts)
-    return t("what_if.answer_unknown", unknown=t("answer.unsure"), **facts)
+    word, share = literal(_named(answer[0][0])), percent(answer[0][1])
+    if not is_known(answer):
+        return t("what_if.answer_unknown", unknown=t("answer.unsure"), answer=word, share=share)
+    if hedged and answer[0][1] < SURE:
+        return t("answer.perhaps", words=f"{word} {share}")
+    return t("what_if.answer_known", answer=word, share=share)
 
 
 def _words(answer: Answer) -> str:
