@@ -72,6 +72,7 @@ def test_a_map_of_words_is_saved_by_pointer_and_keyboard_in_both_themes(visit, a
     opener = menu.get_by_role("button", name="Save this figure", exact=True)
     choices = menu.get_by_role("button", name="Save this figure: ")
     height = "document.querySelector('[data-testid=stMain]').scrollHeight"
+    settled(page)
     before = page.evaluate(height), page.locator(".st-key-words_map").bounding_box()
     opener.evaluate("e => e.click()")
     assert (page.evaluate(height), page.locator(".st-key-words_map").bounding_box()) == before

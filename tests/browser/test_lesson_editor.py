@@ -32,7 +32,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
 
     click("link", "Turn this into a question")
     expect(page.get_by_role("heading", name="Make a lesson")).to_be_visible()
-    expect(page.get_by_text("The model's own answer: animal")).to_be_visible()
+    expect(page.get_by_text("The computed answer: animal")).to_be_visible()
     fill("Title", "Whose hunger?")
     fill("Your question", "Where does *it* look?")
     click("button", "Add a question")
@@ -76,7 +76,7 @@ def test_a_question_without_a_clear_answer_is_named_while_it_is_made(visit, app,
     page.get_by_label("Sentence", exact=True).fill("The dog chased the cat because it was hungry.")
     page.get_by_label("Sentence", exact=True).press("Enter")
     settled(page)
-    expect(page.get_by_text("The model's own answer")).to_be_visible()
+    expect(page.get_by_text("The computed answer")).to_be_visible()
     page.get_by_role("button", name="Remove").click()
     settled(page)
     expect(page.get_by_label("Sentence", exact=True)).to_have_count(0)

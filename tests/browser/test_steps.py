@@ -128,6 +128,7 @@ def test_a_cell_can_be_read_chosen_enlarged_and_saved(on_steps, settled):
     says(2, 1)
     assert len(sent) == before
     page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("key_token="))
     settled(page)
     chosen = {name: link_of(page)[name] for name in ("token", "key_token")}
     assert chosen == {"token": "+", "key_token": "1~1"}  # the path of this cell is drawn

@@ -53,14 +53,13 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, sett
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 250"))).to_be_visible(timeout=LONG)
     goes_on(page)  # without a click
+    button(page, "Stop").click()
+    expect(page.get_by_text(re.compile("^Stopped at step"))).to_be_visible(timeout=LONG)
     view = eye(page, "train_heads")
     assert view.lines()
     names = view.view.locator(".names button")  # seen where the two have no room beside each other
     assert [name.rpartition(" too ")[2] for name in names.all_text_contents()] == ["tired.", "wide."]
     assert all(name.startswith("… ") for name in names.all_text_contents())
-
-    button(page, "Stop").click()
-    expect(page.get_by_text(re.compile("^Stopped at step"))).to_be_visible(timeout=LONG)
     stopped = step(page)
     page.reload()  # a reload loses nothing
     expect(button(page, "Continue")).to_be_visible(timeout=LONG)
