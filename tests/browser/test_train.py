@@ -51,7 +51,7 @@ def short():
 def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, settled, eye):
     page = visit(f"{short}/{SMALL}", height=1400)
     button(page, "Start").click()
-    expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 250"))).to_be_visible(timeout=LONG)
+    expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 800"))).to_be_visible(timeout=LONG)
     goes_on(page)  # without a click
     button(page, "Stop").click()
     expect(page.get_by_text(re.compile("^Stopped at step"))).to_be_visible(timeout=LONG)
