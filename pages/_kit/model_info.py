@@ -197,6 +197,11 @@ def exact(trace: AttentionTrace) -> None:
     st.badge(t("real.exact", difference=difference), icon=":material/check:", color="green", help=explanation)
 
 
+def one_digit(difference: float) -> str:
+    """A small difference with one digit and no exponent, as in 0.0000005."""
+    return np.format_float_positional(difference, precision=1, fractional=False, trim="-")
+
+
 def check_badge(layer: LayerTrace, query: int) -> None:
     """Show whether this layer equals what torch computes; in a long text, for the rows around the token."""
     check = compute.once(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
@@ -204,8 +209,8 @@ def check_badge(layer: LayerTrace, query: int) -> None:
     if check.difference is None:
         st.badge(t("check.impossible", reason=said(check.reason)), color="gray", help=hint)
     elif check.passed:
-        difference = np.format_float_positional(check.difference, precision=1, fractional=False, trim="-")
-        st.badge(t("check.passed", difference=difference), icon=":material/check:", color="green", help=hint)
+        passed = t("check.passed", difference=one_digit(check.difference))
+        st.badge(passed, icon=":material/check:", color="green", help=hint)
     else:
         difference = literal(number(check.difference))
         st.badge(t("check.failed", difference=difference), icon=":material/error:", color="red", help=hint)

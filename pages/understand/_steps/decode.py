@@ -160,7 +160,7 @@ def _badge(check: CacheCheck) -> None:
     if not compared:
         st.badge(t("check.impossible", reason=literal(said(check.reason))), color="gray", help=hint)
     elif check.passed:
-        equal = t("decode.equal", gap=f"{max(compared):.1g}")
+        equal = t("decode.equal", gap=model_info.one_digit(max(compared)))
         st.badge(equal, icon=":material/check:", color="green", help=hint)
     else:
         differs = t("decode.differs", gap=f"{max(compared):.1g}")
