@@ -9,9 +9,7 @@ Importing it loads nothing else: a name loads what it needs at its first use, to
 pandas with the first table, plotly with the first figure.
 """
 
-# mypy: disable-error-code=no-redef
-# `home` in `__getattr__` is a module of its own in each case, and only one case runs.
-
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mha_core.resources import VERSION
@@ -102,74 +100,47 @@ __all__ = [
 ]
 
 
+# The public names of each module; "figures" and "edits" are the modules themselves.
+HOMES = {
+    "figures": ("figures",),
+    "analysis.explanation": ("Explanation", "explain"),
+    "analysis.overview": ("Overview", "overview"),
+    "analysis.patterns": ("metrics", "similarity"),
+    "analysis.roles": ("roles",),
+    "analysis.rollout": ("rollout",),
+    "atlases.query": ("Atlas",),
+    "atlases.run": ("atlas",),
+    "attention.edits": ("edits",),
+    "attention.functional": ("attend",),
+    "attention.module": ("Attended", "AttentionSpec", "MultiHeadAttention", "Projections"),
+    "attention.score_rule": ("ScoreRule",),
+    "differences.traces": ("Difference", "difference"),
+    "errors": ("MhaError",),
+    "export.head_view": ("HeadView",),
+    "interventions.attribution": ("Attribution", "Writer", "attribution"),
+    "interventions.effects": ("effects", "mean_outputs"),
+    "interventions.ledger": ("Ledger", "ledger"),
+    "scene.scene": ("Scene",),
+    "sources": ("trace", "trace_many"),
+    "sources.arrays": ("from_tensors", "from_weights", "view"),
+    "sources.decoding": ("CacheCheck", "Decoding", "decode"),
+    "sources.recorder": ("Recorder", "record"),
+    "traces.layer": ("LayerTrace",),
+    "traces.mixer": ("MixerTrace",),
+    "traces.sparse_index": ("SparseIndex",),
+    "traces.tokens": ("Sides", "Tokens", "words"),
+    "traces.trace": ("AttentionTrace", "load"),
+    "traces.verify": ("Check", "against_torch"),
+}
+
+
 def __getattr__(name: str) -> object:
-    match name:
-        case "trace" | "trace_many":
-            from mha_core import sources as home
-        case "from_tensors" | "from_weights" | "view":
-            from mha_core.sources import arrays as home
-        case "decode" | "CacheCheck" | "Decoding":
-            from mha_core.sources import decoding as home
-        case "record" | "Recorder":
-            from mha_core.sources import recorder as home
-        case "AttentionTrace" | "load":
-            from mha_core.traces import trace as home
-        case "MixerTrace":
-            from mha_core.traces import mixer as home
-        case "LayerTrace":
-            from mha_core.traces import layer as home
-        case "SparseIndex":
-            from mha_core.traces import sparse_index as home
-        case "Sides" | "Tokens" | "words":
-            from mha_core.traces import tokens as home
-        case "Check" | "against_torch":
-            from mha_core.traces import verify as home
-        case "Difference" | "difference":
-            from mha_core.differences import traces as home
-        case "HeadView":
-            from mha_core.export import head_view as home
-        case "metrics" | "similarity":
-            from mha_core.analysis import patterns as home
-        case "rollout":
-            from mha_core.analysis import rollout as home
-        case "roles":
-            from mha_core.analysis import roles as home
-        case "explain" | "Explanation":
-            from mha_core.analysis import explanation as home
-        case "overview" | "Overview":
-            from mha_core.analysis import overview as home
-        case "attribution" | "Attribution" | "Writer":
-            from mha_core.interventions import attribution as home
-        case "Ledger" | "ledger":
-            from mha_core.interventions import ledger as home
-        case "effects" | "mean_outputs":
-            from mha_core.interventions import effects as home
-        case "atlas":
-            from mha_core.atlases import run as home
-        case "Atlas":
-            from mha_core.atlases import query as home
-        case "Scene":
-            from mha_core.scene import scene as home
-        case "attend":
-            from mha_core.attention import functional as home
-        case "Attended" | "AttentionSpec" | "MultiHeadAttention" | "Projections":
-            from mha_core.attention import module as home
-        case "ScoreRule":
-            from mha_core.attention import score_rule as home
-        case "MhaError":
-            from mha_core import errors as home
-        case "edits":
-            import mha_core.attention.edits as edits
-
-            return edits
-        case "figures":
-            import mha_core.figures as figures
-
-            return figures
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(home, name)
-    return value
+    for home, names in HOMES.items():
+        if name in names:
+            module = import_module(f"mha_core.{home}")
+            globals()[name] = value = getattr(module, name, module)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
