@@ -26,7 +26,6 @@ from mha_core.focus.token_names import names
 from mha_core.traces import showing
 from mha_core.traces.answers import NOTHING
 from mha_core.traces.indices import index
-from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import VIEWED
 from mha_core.traces.source import RandomSource, TrainedSource, caption
 from mha_core.traces.storage import replacing
@@ -208,20 +207,20 @@ def view(
     numbers, loaded_heads = fitting(largest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
     blob = pack(panels, heads=loaded_heads, values=True)
-    start: dict[str, Any] = {
-        "layer": layer,
-        "head": head,
-        "token": token,
-        "on": on,
-        "texts": texts(language),
-        "matrices": True,
-        "held": held(texts(language), trace, layer, numbers, loaded_heads),
-        "said": said,
-    }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
     focus = focus_on(trace, layer, head, token, on)
-    header = header_of(traces, **start)
+    header = header_of(
+        traces,
+        layer=layer,
+        head=head,
+        token=token,
+        on=on,
+        texts=texts(language),
+        matrices=True,
+        held=held(texts(language), trace, layer, numbers, loaded_heads),
+        said=said,
+    )
     if ledger is not None:
         header["ledger"] = ledger.drawing() | {"texts": ledger_texts(language)}
     return HeadView(header, blob, frame_height, partial(showing.scene_of, traces, focus))
@@ -302,8 +301,6 @@ def header_of(
     traces: Sequence[AttentionTrace],
     *,
     layer: int,
-    head: int,
-    token: int | None,
     said: Callable[[str], str] = str,
     **options: Any,
 ) -> dict:
@@ -312,23 +309,23 @@ def header_of(
     `said` puts phrases into the language of the texts: the names of edits and the source of the numbers.
     """
     first = traces[0]
-    return header(
-        [special(trace) for trace in traces],
+    about = header(
+        list(map(special, traces)),
         n_layers=len(first.layers),
         n_heads=first.layers[layer].n_heads,
         layer=layer,
-        head=head,
-        token=token,
-        groups=[groups(trace) for trace in traces],
-        unknown=[unknown(trace) for trace in traces],
-        questions=[questions(trace) for trace in traces],
-        random=all(isinstance(trace.source.origin, RandomSource) for trace in traces),
-        kv=first.layers[layer].n_kv_heads,
-        edits=[[said(edit.describe()) for edit in trace.source.edits] for trace in traces],
         source=said(caption_of(traces, layer)),
         title=first.title,
         **options,
     )
+    return about | {
+        "kv": first.layers[layer].n_kv_heads,
+        "groups": list(map(groups, traces)),
+        "unknown": [[list(trace.sides.queries.unknown), list(trace.sides.keys.unknown)] for trace in traces],
+        "questions": list(map(questions, traces)),
+        "edits": [[said(edit.describe()) for edit in trace.source.edits] for trace in traces],
+        "random": all(isinstance(trace.source.origin, RandomSource) for trace in traces),
+    }
 
 
 def caption_of(traces: Sequence[AttentionTrace], layer: int) -> Listed:
@@ -336,7 +333,9 @@ def caption_of(traces: Sequence[AttentionTrace], layer: int) -> Listed:
 
     Where the traces have different edits, the line names those of each, in the order of the traces.
     """
-    first, *others = (_sizes(trace.layers[layer]) | trace.source.caption_facts() for trace in traces)
+    layers = [trace.layers[layer] for trace in traces]
+    sizes = [{"h": one.n_heads, "d_model": one.d_model} for one in layers]
+    first, *others = (of | trace.source.caption_facts() for of, trace in zip(sizes, traces, strict=True))
     shared = {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
     edits = [facts.get("edited", Phrase("(no)")) for facts in (first, *others)]
     if len(set(edits)) > 1:
@@ -344,58 +343,50 @@ def caption_of(traces: Sequence[AttentionTrace], layer: int) -> Listed:
     return caption(shared)
 
 
-def _sizes(layer: LayerTrace) -> dict[str, int | None]:
-    return {"h": layer.n_heads, "d_model": layer.d_model}
-
-
 def header(
-    special: Sequence[Sequence[Sequence[int]]],
+    special: list[list[list[int]]],
     *,
     n_layers: int,
     n_heads: int,
     layer: int,
     head: int,
     token: int | None,
+    on: Sequence[int] | None,
     source: str,
     title: str,
     texts: Mapping[str, str],
-    on: Sequence[int] | None = None,
-    groups: Sequence[dict | None] | None = None,
-    unknown: Sequence[Sequence[Sequence[int]]] = (),
-    questions: Sequence[Sequence[Mapping[str, object]]] = (),
-    kv: int | None = None,
-    edits: Sequence[Sequence[str]] = (),
     name: str = "view",
     matrices: bool = False,
-    random: bool = False,
     held: str = "",
 ) -> dict:
-    """The settings that the scripts read besides the numbers. `on` are the heads drawn
-    first; by default those that answer at the chosen token, else the chosen one.
+    """The settings that the scripts read besides the numbers, here of weights that belong to no trace.
 
-    For each panel, `special` has the positions of its queries and of its keys, `groups`, `unknown` and
-    `questions` the results of the functions with these names, and `edits` describes the edits of its
-    attention. `kv` is the number of key/value heads that the heads share, neighbours the same one. With
-    `matrices` those of the chosen head and of all heads are drawn below. The lines of `random` weights are
-    grey. `held` says which layers and heads a page of its own has, if these are not all.
+    For each panel, `special` has the positions of its queries and of its keys. `on` are the heads drawn
+    first; by default those that answer at the chosen token, else the chosen one. With `matrices` those of the
+    chosen head and of all heads are drawn below. `held` says which layers and heads a page of its own has, if
+    these are not all.
+
+    `header_of` adds what traces know: "kv", the number of key/value heads, of which neighbours share one; for
+    each panel the results of `groups` and `questions`, the "unknown" words, and descriptions of the "edits";
+    and whether all weights are "random", so that their lines are grey.
     """
     return {
         "name": name,
         "id": name,
         "layers": n_layers,
         "heads": n_heads,
-        "kv": kv,
+        "kv": None,
         "layer": layer,
         "head": head,
         "token": token,
         "on": None if on is None else list(on),
-        "special": [[list(positions) for positions in sides] for sides in special],
-        "groups": None if groups is None else list(groups),
-        "unknown": [[list(positions) for positions in sides] for sides in unknown],
-        "questions": [list(heads) for heads in questions],
-        "edits": [list(of_panel) for of_panel in edits],
+        "special": special,
+        "groups": None,
+        "unknown": [],
+        "questions": [],
+        "edits": [],
         "matrices": matrices,
-        "random": random,
+        "random": False,
         "held": held,
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
@@ -420,11 +411,6 @@ def special(trace: AttentionTrace) -> list[list[int]]:
     """
     sides = trace.sides
     return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
-
-
-def unknown(trace: AttentionTrace) -> list[list[int]]:
-    """Positions of words outside the vocabulary, of the queries and of the keys."""
-    return [list(trace.sides.queries.unknown), list(trace.sides.keys.unknown)]
 
 
 def questions(trace: AttentionTrace) -> list[dict[str, list]]:
@@ -471,14 +457,13 @@ def texts(language: str) -> dict[str, str]:
     """The texts of the view and of the matrices that it draws, by their keys."""
     words = catalogue(language)
     of_matrices = {f"matrix_{name}": words[f"matrix.{name}"] for name in (*VIEWED, "alt")}
-    return _of_prefix(TEXTS, words) | _shared(words) | {"lang": words["language.code"]} | of_matrices
+    return _of_prefix(TEXTS, words) | {"lang": words["language.code"]} | of_matrices
 
 
 @cache
 def ledger_texts(language: str) -> dict[str, str]:
     """The texts of a ledger, by their keys."""
-    words = catalogue(language)
-    return _of_prefix(LEDGER_TEXTS, words) | _shared(words)
+    return _of_prefix(LEDGER_TEXTS, catalogue(language))
 
 
 def catalogue(language: str) -> dict[str, str]:
@@ -487,8 +472,6 @@ def catalogue(language: str) -> dict[str, str]:
 
 
 def _of_prefix(prefix: str, words: Mapping[str, str]) -> dict[str, str]:
-    return {key.removeprefix(prefix): text for key, text in words.items() if key.startswith(prefix)}
-
-
-def _shared(words: Mapping[str, str]) -> dict[str, str]:
-    return {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")}
+    """The texts below a prefix, and the words with which every script joins a list."""
+    own = {key.removeprefix(prefix): text for key, text in words.items() if key.startswith(prefix)}
+    return own | {name: words[f"list.{name}"] for name in ("comma", "sentence", "two_sentences")}
