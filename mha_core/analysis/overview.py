@@ -23,41 +23,36 @@ MAX_SIDE, MIN_SIDE = 32, 8  # of a thumbnail, in pixels
 MAX_PIXELS = 1 << 21  # of all thumbnails together: thousands of heads get smaller ones
 
 
-class Thumbnails:
-    """A small picture of each head. A pixel shows the largest weight of its cells, so that thin lines remain.
+class Thumbnail:
+    """A small picture of a head. A pixel shows the largest weight of its cells, so that thin lines remain."""
 
-    (head, side, side), where side is at most the number of tokens; the shorter of two texts is stretched to
-    the same side.
-    """
-
-    def __init__(self, layer: LayerTrace, side: int, n_heads: int | None = None):
-        self.side = min(side, max(layer.n_query, layer.n_key))
-        height, width = min(self.side, layer.n_query), min(self.side, layer.n_key)
+    def __init__(self, layer: LayerTrace, side: int):
+        height, width = min(side, layer.n_query), min(side, layer.n_key)
         self.rows = np.arange(height + 1) * layer.n_query // height
         self.keys = np.arange(width) * layer.n_key // width
-        self.largest = np.zeros((layer.n_heads if n_heads is None else n_heads, height, width), np.float32)
-        self.visible = np.zeros(self.largest.shape, bool)
+        self.largest = np.full((height, width), np.nan, np.float32)
 
     def add(self, block: RowBlock[slice]) -> None:
+        """Take in some rows of the weights of this head."""
         start, stop = block.rows.start, block.rows.stop
         first = np.searchsorted(self.rows, start, "right") - 1
         keys = self.keys[self.keys < block.weights.shape[2]]
         for row in range(first, np.searchsorted(self.rows, stop, "left")):
             part = slice(max(self.rows[row], start) - start, min(self.rows[row + 1], stop) - start)
-            maxima = np.maximum.reduceat(block.weights[:, part].max(1), keys, axis=1)
-            pixels = self.largest[:, row, : len(keys)]
-            np.maximum(pixels, maxima, out=pixels)
-            if block.allowed is None:
-                self.visible[:, row] = True
-            else:
-                visible = np.logical_or.reduceat(block.allowed[:, part].any(1), keys, axis=1)
-                self.visible[:, row, : len(keys)] |= visible
+            maxima = np.maximum.reduceat(block.weights[0, part].max(0), keys)
+            if block.allowed is not None:
+                maxima[~np.logical_or.reduceat(block.allowed[0, part].any(0), keys)] = np.nan
+            pixels = self.largest[row, : len(keys)]
+            np.fmax(pixels, maxima, out=pixels)
 
     def weights(self) -> np.ndarray:
-        """The largest weight of each pixel, NaN where all cells are hidden. (head, side, side), float32"""
-        weights = np.where(self.visible, self.largest, np.float32(np.nan))
-        rows, keys = (np.arange(self.side) * length // self.side for length in weights.shape[1:])
-        return weights[:, rows][:, :, keys]
+        """The largest weight of each pixel, NaN where all cells are hidden. (side, side), float32
+
+        `side` is at most the number of tokens; the shorter of two texts is stretched to the same side.
+        """
+        side = max(self.largest.shape)
+        rows, keys = (np.arange(side) * length // side for length in self.largest.shape)
+        return self.largest[rows][:, keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +117,19 @@ class Heads:
         self.side = side
         index = pd.MultiIndex.from_tuples(self.places, names=["layer", "head"])
         self.table = pd.DataFrame(np.nan, index, [*MEASURES])
-        self.thumbs = [Thumbnails(layer, side).weights() for layer in self.layers]
+        self.thumbs = []
+        for layer in trace.layers:
+            pixels = min(side, max(layer.n_query, layer.n_key))
+            self.thumbs.append(np.full((layer.n_heads, pixels, pixels), np.nan, np.float32))
 
     def add(self, layer: int, head: int) -> None:
         """Compute one head, in blocks of rows."""
         of_layer = self.layers[layer]
-        thumbnail, measures = Thumbnails(of_layer, self.side, 1), Patterns(of_layer, 1)
+        thumbnail, measures = Thumbnail(of_layer, self.side), Patterns(of_layer, 1)
         for block in blocks(of_layer, head=head):  # thumbnail and measures of the same cells
             thumbnail.add(block)
             measures.add(block)
-        self.thumbs[layer][head] = thumbnail.weights()[0]
+        self.thumbs[layer][head] = thumbnail.weights()
         self.table.loc[layer, head] = measures.table().iloc[0]
         self.done.add((layer, head))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.analysis.overview import Thumbnails, overview
+from mha_core.analysis.overview import Thumbnail, overview
 from mha_core.analysis.patterns import DISTANCE, MEASURES, blocks, metrics
 from mha_core.attention import functional, masks
 
@@ -121,13 +121,13 @@ def test_the_table_has_a_row_and_a_picture_for_each_head_of_each_layer_which_may
 )
 def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
     layer = make_layer_of(RULES[name]())
-    pictures = Thumbnails(layer, side)
-    for block in blocks(layer):
-        pictures.add(block)
-    weights = pictures.weights()
-    assert (weights.shape, weights.dtype) == ((6, side, side), np.float32)
     for head in range(6):
-        np.testing.assert_allclose(weights[head], pooled(layer, head, side), atol=1e-6)
+        picture = Thumbnail(layer, side)
+        for block in blocks(layer, head=head):
+            picture.add(block)
+        weights = picture.weights()
+        assert (weights.shape, weights.dtype) == ((side, side), np.float32)
+        np.testing.assert_allclose(weights, pooled(layer, head, side), atol=1e-6)
 
 
 def test_pictures_are_as_large_as_the_text_and_at_most_32_pixels():
