@@ -163,6 +163,15 @@ class Cell:
     def kv_head(self) -> int:
         return self.layer.kv_head(self.head)
 
+    @property
+    def whole_row(self) -> bool:
+        """Whether the code computes the scores of a whole row, `s`, or only the one of this cell."""
+        return self.name == "weights" and self.layer.n_key * self.layer.d_k <= MAX_KEY_NUMBERS
+
+    @property
+    def variable(self) -> str:
+        return "s" if self.whole_row else "value"
+
     def number(self, name: str) -> float:
         """The trace's number in a matrix of scores or weights."""
         values = getattr(self.layer, name)(self.head, rows=[self.query], keys=[self.key])
@@ -193,7 +202,7 @@ class Cell:
             return [*others, replace(last, value=recorded)]
         latex = rf"{_number(computed)} \approx {_number(recorded)} \quad \text{{({str(dtype)[6:]})}}"
         terms = np.array([computed, recorded - computed])
-        code = pytorch.rounding(dtype)
+        code = f"value = value.to({dtype})"
         return [*others, last, Equation("rounding", recorded, latex, code, terms, last.size)]
 
 
@@ -302,128 +311,122 @@ def _of_scores(cell: Cell) -> list[Equation]:
     if not layer.knows("q"):
         reason = layer.about.missing or Phrase("only its weights are known, not what they were made of")
         raise MhaError("{name} of this layer cannot be explained: {reason}.", name=cell.name, reason=reason)
-    row = ScoreRow(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
-    steps = [row.score()]
+    steps = [_score(cell)]
     if cell.name != "scores":
-        steps.append(row.scaled())
+        steps.append(_scaled(cell))
     if cell.name in ("masked", "weights"):
-        steps += row.masked()
+        steps += _masked(cell)
     if cell.name == "weights":
-        steps += row.weight()
+        steps += _weight(cell)
     return steps
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreRow:
-    """The row of scores of a cell; its code computes the `whole` row, or only this cell."""
+def _row(cell: Cell, name: str) -> np.ndarray:
+    """The row of a table of the cell's rule by its name: bias, mask or patched_weights. (key,)"""
+    table = array(getattr(cell.rule, name))
+    return np.broadcast_to(table.reshape(-1, table.shape[-1])[0], (cell.layer.n_key,))
 
-    cell: Cell
-    whole: bool
 
-    @property
-    def variable(self) -> str:
-        return "s" if self.whole else "value"
+def _score(cell: Cell) -> Equation:
+    layer = cell.layer
+    q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
+    k = (keys, "the keys of all tokens") if cell.whole_row else (keys[cell.key], "the key")
+    code = pytorch.products(f"{cell.variable} = k @ q", q=(q, "the query"), k=k)
+    queries, keys_of = layer.sides.queries.labels, layer.sides.keys.labels
+    symbol = _score_symbol(queries[cell.query], keys_of[cell.key])
+    step = _products("score", symbol, q, keys[cell.key], code)
+    return cell.ending([step], cell.number("scores"))[0]
 
-    def values(self, name: str) -> np.ndarray:
-        """The row of a table of the rule by its name: bias, mask or patched_weights. (key,)"""
-        table = array(getattr(self.cell.rule, name))
-        row = table.reshape(-1, table.shape[-1])[0]
-        return np.broadcast_to(row, (self.cell.layer.n_key,))
 
-    def code(self, name: str) -> str:
-        """The row of a bias or mask as code, or only the cell's number."""
-        row = self.values(name)
-        return pytorch.tensor(row) if self.whole else pytorch.number(row[self.cell.key])
+def _scaled(cell: Cell) -> Equation:
+    by, score = cell.layer.scale, cell.number("scores")
+    value = score * by
+    root = cell.layer.d_k**-0.5
+    factor = rf"\frac{{1}}{{\sqrt{{{cell.layer.d_k}}}}}" if np.isclose(by, root) else _number(by)
+    latex = rf"s = {_number(score)} \cdot {factor} = {_number(value)}"
+    code = f"{pytorch.scaled(cell.variable, by)}  # scaled"
+    step = _change("scale", value, latex, code, (score, by))
+    return cell.ending([step], cell.number("scaled"))[0]
 
-    def score(self) -> Equation:
-        cell, layer = self.cell, self.cell.layer
-        q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
-        k = (keys, "the keys of all tokens") if self.whole else (keys[cell.key], "the key")
-        code = pytorch.products(f"{self.variable} = k @ q", q=(q, "the query"), k=k)
-        queries, keys_of = layer.sides.queries.labels, layer.sides.keys.labels
-        symbol = _score_symbol(queries[cell.query], keys_of[cell.key])
-        step = _products("score", symbol, q, keys[cell.key], code)
-        return cell.ending([step], cell.number("scores"))[0]
 
-    def scaled(self) -> Equation:
-        cell, by = self.cell, self.cell.layer.scale
-        score = cell.number("scores")
-        value = score * by
-        root = cell.layer.d_k**-0.5
-        factor = rf"\frac{{1}}{{\sqrt{{{cell.layer.d_k}}}}}" if np.isclose(by, root) else _number(by)
-        latex = rf"s = {_number(score)} \cdot {factor} = {_number(value)}"
-        code = f"{pytorch.scaled(self.variable, by)}  # scaled"
-        step = _change("scale", value, latex, code, (score, by))
-        return cell.ending([step], cell.number("scaled"))[0]
-
-    def masked(self) -> list[Equation]:
-        """Soft cap, bias and mask, as far as the rule has them."""
-        cell, rule, name, steps = self.cell, self.cell.rule, self.variable, []
-        value = cell.number("scaled")
-        if (cap := rule.soft_cap) is not None:
-            before, value = value, cap * float(np.tanh(value / cap))
-            latex = rf"{_number(cap)} \tanh({_number(before)} / {_number(cap)}) = {_number(value)}"
-            code = f"{pytorch.capped(name, cap)}  # soft cap"
-            steps.append(_change("cap", value, latex, code, (before, cap)))
-        if rule.bias is not None:
-            added = self.values("bias")[cell.key].item()
-            terms, value = np.array([value, added]), value + added
-            latex = rf"{_number(terms[0])} {_signed(added)} = {_number(value)}"
-            code = f"{pytorch.added(name, self.code('bias'))}  # bias"
-            steps.append(_change("bias", value, latex, code, (terms[0], added), terms=terms))
-        if rule.mask is not None:
-            visible = bool(self.values("mask")[cell.key])
-            value = value if visible else -np.inf
-            latex = rf"{_number(value)} \quad \text{{({'visible' if visible else 'hidden'})}}"
-            code = f"{pytorch.masked(name, self.code('mask'))}  # mask"
-            if not self.whole:
-                code = "" if visible else pytorch.given(-np.inf, "mask")
-            steps.append(_change("mask", value, latex, code))
-        return cell.ending(steps, cell.number("masked")) if steps else []
-
-    def weight(self) -> list[Equation]:
-        """Temperature, softmax, and the patch of an edit where there is one."""
-        cell, rule, layer = self.cell, self.cell.rule, self.cell.layer
-        masked = layer.masked(cell.head, rows=[cell.query])[0]
-        sinks = masked[:0] if rule.sinks is None else array(rule.sinks).astype(masked.dtype)
-        scores, name, steps = np.concatenate([masked, sinks]) / rule.temperature, self.variable, []
-        if rule.temperature != 1.0:
-            before, value = masked[cell.key].item(), scores[cell.key].item()
-            latex = rf"{_number(before)} / {_number(rule.temperature)} = {_number(value)}"
-            code = f"{pytorch.divided(name, rule.temperature)}  # temperature"
-            steps.append(_change("temperature", value, latex, code, (before, rule.temperature)))
-        steps.append(self.softmax(scores.astype(np.float64), n_sinks=len(sinks)))
-        recorded = cell.number("weights")
-        if rule.patched_weights is not None:
-            patched = self.values("patched_weights")[cell.key].item()
-            if patched != COMPUTED:
-                latex = rf"a = {_number(patched)}"
-                code = pytorch.given(patched, "an edit puts it in place of the computed weight")
-                steps.append(_change("patch", patched, latex, code, (steps[-1].value, patched)))
-        return cell.ending(steps, recorded, layer.tensors["v"].dtype)
-
-    def softmax(self, scores: np.ndarray, *, n_sinks: int) -> Equation:
-        """The weight of the cell among the scores of its row, the last of which may be a sink."""
-        cell, largest = self.cell, float(scores.max())
-        empty = largest == -np.inf
-        exponentials = np.zeros(len(scores)) if empty else np.exp(scores - largest)
-        total = float(exponentials.sum())
-        shares = exponentials if empty else exponentials / total
-        value = float(shares[cell.key])
-        if empty:
-            latex = r"a = 0 \quad \text{(every key is hidden)}"
-            code = pytorch.given(0.0, "every key is hidden from this query")
+def _masked(cell: Cell) -> list[Equation]:
+    """Soft cap, bias and mask, as far as the rule has them."""
+    rule, name, steps = cell.rule, cell.variable, []
+    value = cell.number("scaled")
+    if (cap := rule.soft_cap) is not None:
+        before, value = value, cap * float(np.tanh(value / cap))
+        latex = rf"{_number(cap)} \tanh({_number(before)} / {_number(cap)}) = {_number(value)}"
+        code = f"{pytorch.capped(name, cap)}  # soft cap"
+        steps.append(_change("cap", value, latex, code, (before, cap)))
+    if rule.bias is not None:
+        row = _row(cell, "bias")
+        added = row[cell.key].item()
+        terms, value = np.array([value, added]), value + added
+        latex = rf"{_number(terms[0])} {_signed(added)} = {_number(value)}"
+        numbers = pytorch.tensor(row) if cell.whole_row else pytorch.number(added)
+        code = f"{pytorch.added(name, numbers)}  # bias"
+        steps.append(_change("bias", value, latex, code, (terms[0], added), terms=terms))
+    if rule.mask is not None:
+        row = _row(cell, "mask")
+        visible = bool(row[cell.key])
+        value = value if visible else -np.inf
+        latex = rf"{_number(value)} \quad \text{{({'visible' if visible else 'hidden'})}}"
+        if cell.whole_row:
+            code = f"{pytorch.masked(name, pytorch.tensor(row))}  # mask"
         else:
-            powers = [f"e^{{{_number(score - largest)}}}" for score in scores[:TERMS_IN_FORMULA]]
-            powers += [r"\cdots"] if len(scores) > TERMS_IN_FORMULA else []
-            power = f"e^{{{_number(scores[cell.key] - largest)}}}"  # less the largest, as it is computed
-            latex = rf"a = \frac{{{power}}}{{{' + '.join(powers)}}}"
-            latex += rf" = \frac{{{_number(exponentials[cell.key])}}}{{{_number(total)}}} = {_number(value)}"
+            code = "" if visible else pytorch.given(-np.inf, "mask")
+        steps.append(_change("mask", value, latex, code))
+    return cell.ending(steps, cell.number("masked")) if steps else []
+
+
+def _weight(cell: Cell) -> list[Equation]:
+    """Temperature, softmax, and the patch of an edit where there is one."""
+    rule, layer = cell.rule, cell.layer
+    masked = layer.masked(cell.head, rows=[cell.query])[0]
+    sinks = masked[:0] if rule.sinks is None else array(rule.sinks).astype(masked.dtype)
+    scores, name, steps = np.concatenate([masked, sinks]) / rule.temperature, cell.variable, []
+    if rule.temperature != 1.0:
+        before, value = masked[cell.key].item(), scores[cell.key].item()
+        latex = rf"{_number(before)} / {_number(rule.temperature)} = {_number(value)}"
+        code = f"{name} = {name} / {rule.temperature!r}  # temperature"
+        steps.append(_change("temperature", value, latex, code, (before, rule.temperature)))
+    steps.append(_softmax(cell, scores.astype(np.float64), n_sinks=len(sinks)))
+    recorded = cell.number("weights")
+    if rule.patched_weights is not None:
+        patched = _row(cell, "patched_weights")[cell.key].item()
+        if patched != COMPUTED:
+            latex = rf"a = {_number(patched)}"
+            code = pytorch.given(patched, "an edit puts it in place of the computed weight")
+            steps.append(_change("patch", patched, latex, code, (steps[-1].value, patched)))
+    return cell.ending(steps, recorded, layer.tensors["v"].dtype)
+
+
+def _softmax(cell: Cell, scores: np.ndarray, *, n_sinks: int) -> Equation:
+    """The weight of the cell among the scores of its row, the last of which may be a sink."""
+    largest = float(scores.max())
+    empty = largest == -np.inf
+    exponentials = np.zeros(len(scores)) if empty else np.exp(scores - largest)
+    total = float(exponentials.sum())
+    shares = exponentials if empty else exponentials / total
+    value = float(shares[cell.key])
+    if empty:
+        latex = r"a = 0 \quad \text{(every key is hidden)}"
+        code = pytorch.given(0.0, "every key is hidden from this query")
+    else:
+        powers = [f"e^{{{_number(score - largest)}}}" for score in scores[:TERMS_IN_FORMULA]]
+        powers += [r"\cdots"] if len(scores) > TERMS_IN_FORMULA else []
+        power = f"e^{{{_number(scores[cell.key] - largest)}}}"  # less the largest, as it is computed
+        latex = rf"a = \frac{{{power}}}{{{' + '.join(powers)}}}"
+        latex += rf" = \frac{{{_number(exponentials[cell.key])}}}{{{_number(total)}}} = {_number(value)}"
+        if cell.whole_row:
             sink = scores[len(scores) - n_sinks :].astype(np.float32)
-            sum_of_all = float(largest + np.log(total))
-            code = pytorch.softmax(cell.key, sink) if self.whole else pytorch.share(sum_of_all)
-        labels = (*cell.layer.sides.keys.labels, *[Phrase("sink")] * n_sinks)
-        return Equation("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
+            row = f"torch.cat([s, {pytorch.tensor(sink)}])" if n_sinks else "s"
+            code = f"value = torch.softmax({row}, 0)[{cell.key}]"
+        else:
+            log_sum_exp = float(largest + np.log(total))
+            code = f"value = torch.exp(value - {log_sum_exp!r})  # less the log-sum-exp of the row"
+    labels = (*cell.layer.sides.keys.labels, *[Phrase("sink")] * n_sinks)
+    return Equation("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
 
 
 # Outputs
@@ -670,13 +673,13 @@ def _before(steps: Sequence[Adjustment], value: float) -> float:
     return value
 
 
-def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Equation]:
+def _rotation(turn: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Equation]:
     """The rotation of one number of a vector with the other one of its pair; empty if it is not rotated."""
-    place = at - code.start
+    place = at - turn.start
     if not 0 <= place < len(cos):
         return []
     # A pair is i and i + width/2 ("half"), or 2i and 2i + 1 ("pairs").
-    apart = len(cos) // 2 if code.form == "half" else 1
+    apart = len(cos) // 2 if turn.form == "half" else 1
     is_first = place // apart % 2 == 0
     other = at + apart if is_first else at - apart
     across = -float(vector[other]) if is_first else float(vector[other])
@@ -684,9 +687,9 @@ def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: n
     terms = factors[0] * factors[1]
     value = float(terms.sum())
     latex = rf"{_number(factors[0][0])} \cos\theta {_signed(across)} \sin\theta = {_number(value)}"
-    python = pytorch.rotation(float(factors[1][0]), across, float(factors[1][1]))
+    code = f"value = value * {float(cos[place])!r} + {across!r} * {float(sin[place])!r}  # rotary code"
     labels = (f"{at + 1} · cos", f"{other + 1} · sin")
-    return [Equation("rotary", value, latex, python, terms, float(np.abs(terms).sum()), labels, factors)]
+    return [Equation("rotary", value, latex, code, terms, float(np.abs(terms).sum()), labels, factors)]
 
 
 # Steps

@@ -28,10 +28,6 @@ def scaled(name: str, by: float) -> str:
     return f"{name} = {name} * {by!r}"
 
 
-def divided(name: str, by: float) -> str:
-    return f"{name} = {name} / {by!r}"
-
-
 def capped(name: str, cap: float) -> str:
     return f"{name} = {cap!r} * torch.tanh({name} / {cap!r})"
 
@@ -330,17 +326,6 @@ def given(value: float, why: str) -> str:
     return f"value = torch.tensor({number(value)})  # {why}"
 
 
-def softmax(key: int, sink: np.ndarray) -> str:
-    """The weight of a key among the scores of its row, with a sink if there is one."""
-    row = f"torch.cat([s, {tensor(sink)}])" if len(sink) else "s"
-    return f"value = torch.softmax({row}, 0)[{key}]"
-
-
-def share(log_sum_exp: float) -> str:
-    """The weight of a key from its own score and the log-sum-exp of its row."""
-    return f"value = torch.exp(value - {log_sum_exp!r})  # less the log-sum-exp of the row"
-
-
 def rms_norm(numbers: np.ndarray, gain: float) -> str:
     return (
         f"row = {tensor(numbers)}  # what the norm is taken over\n"
@@ -354,15 +339,6 @@ def layer_norm(numbers: np.ndarray, epsilon: float, gain: float, shift: float) -
         f"value = (value - row.mean()) / (row.var(correction=0) + {epsilon!r}).sqrt()\n"
         f"value = value * {gain!r} + {shift!r}  # LayerNorm with its gain and shift"
     )
-
-
-def rotation(cos: float, other: float, sin: float) -> str:
-    """The number times cos, plus the other one of its pair times sin."""
-    return f"value = value * {cos!r} + {other!r} * {sin!r}  # rotary code"
-
-
-def rounding(dtype: object) -> str:
-    return f"value = value.to({dtype})"
 
 
 def tensor(values: np.ndarray) -> str:
