@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mha_core.errors import MhaError
-
 # Pairs of words with one relation, by language. Those of gender and of tense are known to agree in vectors
 # learned from large texts. Source: Mikolov, Yih and Zweig 2013 (Linguistic Regularities in Continuous Space
 # Word Representations).
@@ -50,21 +48,9 @@ class Chance(NamedTuple):
 
 
 def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
-    """Words and their vectors as one frame. (word, d_model)
-
-    Raises `MhaError` for no words, for a repeated word, and if there are more or fewer vectors than words.
-    """
-    matrix = np.asarray(matrix, dtype=np.float64)
-    if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
-        raise MhaError(
-            "{n_words} words need a matrix with as many rows; got one of shape {shape}.",
-            n_words=len(words),
-            shape=matrix.shape,
-        )
-    if len(set(words)) < len(words):
-        raise MhaError("Every word has one vector; a word was given twice.")
+    """Words and their vectors as one frame. (word, d_model)"""
     columns = pd.RangeIndex(1, matrix.shape[1] + 1, name="d_model")
-    return pd.DataFrame(matrix, index=pd.Index(words, name="word"), columns=columns)
+    return pd.DataFrame(matrix, index=pd.Index(words, name="word"), columns=columns, dtype=np.float64)
 
 
 def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = None) -> Map:
@@ -88,14 +74,7 @@ def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = N
 
 
 def nearest(vectors: pd.DataFrame, word: str) -> pd.Series:
-    """The words with the largest ``cos(a, b) = a·b / (|a| |b|)`` to a word, itself left out. (word,)
-
-    Raises `MhaError` for a word that has no vector.
-    """
-    if word not in vectors.index:
-        raise MhaError(
-            "There is no vector for {word!r} among these {n_words:,} words.", word=word, n_words=len(vectors)
-        )
+    """The words with the largest ``cos(a, b) = a·b / (|a| |b|)`` to a word, itself left out. (word,)"""
     units = _units(vectors.to_numpy())
     cosines = pd.Series(units @ units[vectors.index.get_loc(word)], vectors.index, name="cosine")
     return cosines.drop(word).sort_values(ascending=False, kind="stable").head(NEIGHBOURS)

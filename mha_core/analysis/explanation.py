@@ -32,7 +32,7 @@ SMALLEST_NORMAL = 2**-14  # of float16; the unit does not shrink further below i
 HALF_UNITS = 2  # in the last place, for each rounding to half precision
 MAX_KEY_NUMBERS = 4096  # most numbers of a row's keys in a snippet
 TERMS_IN_FORMULA = 6
-MAX_SYMBOLS = 6  # tokens on each side of a matrix of symbols
+MAX_SYMBOLS = 6  # tokens on each side for which a matrix of symbols fits on a page
 ESCAPED = str.maketrans(
     {letter: rf"\{letter}" for letter in "{}_#$%&"} | {"\\": "∖", "^": "＾", "~": "∼", "\n": "⏎"}
 )
@@ -60,11 +60,6 @@ class Equation:
     size: float
     labels: tuple[str, ...] = ()
     factors: tuple[np.ndarray, ...] = ()
-
-    @property
-    def has_bias(self) -> bool:
-        """Whether the last term of the sum is a bias."""
-        return self.labels[-1:] in (("b",), ("b^O",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +181,8 @@ class Cell:
         *others, last = steps
         limit = TOLERANCE * max(last.size, abs(recorded))
         if dtype in HALF:
-            summed = {"rotary": last.terms, "projection": last.terms[len(last.terms) - last.has_bias :]}
+            bias = last.terms[-1:] if last.labels[-1:] == ("b",) else ()
+            summed = {"rotary": last.terms, "projection": bias}
             parts = max(abs(recorded), np.abs(summed.get(last.name, ())).max(initial=0.0))  # rounded, too
             limit += HALF_UNITS * HALF[dtype] * max(parts, SMALLEST_NORMAL)
         computed = last.value
@@ -282,24 +278,15 @@ def _width(layer: LayerTrace, name: str) -> int:
 
 
 def symbolic_scores(layer: LayerTrace) -> str:
-    """The matrix of scores in LaTeX, each as the product of two vectors with their tokens' names.
-
-    Raises `MhaError` for more than `MAX_SYMBOLS` queries or keys, which do not fit on a page.
-    """
-    queries, keys = (text.labels for text in (layer.sides.queries, layer.sides.keys))
-    if max(len(queries), len(keys)) > MAX_SYMBOLS:
-        raise MhaError(
-            "A matrix of symbols has room for {limit} tokens; here are {n_query} and {n_key}.",
-            limit=MAX_SYMBOLS,
-            n_query=len(queries),
-            n_key=len(keys),
-        )
-    rows = [" & ".join(_score_symbol(query, key) for key in keys) for query in queries]
+    """The matrix of scores in LaTeX, each as the product of two vectors with their tokens' names."""
+    keys = layer.sides.keys.labels
+    rows = [" & ".join(_score_symbol(query, key) for key in keys) for query in layer.sides.queries.labels]
     return r"\left(\begin{smallmatrix}" + r" \\ ".join(rows) + r"\end{smallmatrix}\right)"
 
 
 def _score_symbol(query: str, key: str) -> str:
-    return rf"q_{{\text{{{_latex_text(query)}}}}} \cdot k_{{\text{{{_latex_text(key)}}}}}"
+    query, key = query.translate(ESCAPED), key.translate(ESCAPED)
+    return rf"q_{{\text{{{query}}}}} \cdot k_{{\text{{{key}}}}}"
 
 
 # Scores and weights
@@ -770,10 +757,6 @@ def _signed(value: float) -> str:
 def _quoted(text: str) -> str:
     """A text in one line, in quotation marks."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _latex_text(label: str) -> str:
-    return label.translate(ESCAPED)
 
 
 EXPLAINED: dict[str, tuple[tuple[str, ...], Callable[[Cell], list[Equation]]]] = {

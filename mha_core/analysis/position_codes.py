@@ -7,10 +7,7 @@ import pandas as pd
 
 from mha_core.analysis import pytorch
 from mha_core.attention import positions
-from mha_core.errors import MhaError, in_range
-
-MAX_POSITIONS = 256
-MAX_WIDTH = 1024
+from mha_core.errors import MhaError
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +47,8 @@ def sinusoidal(n_positions: int, width: int) -> PositionCode:
     """The encoding that is added to word vectors, and the products ``PE[m] · PE[n]``, largest at m = n.
 
     ``PE[p, 2i] = sin(p / 10000^(2i/width))``, ``PE[p, 2i+1] = cos(…)``: their product is ``Σ_i cos((m − n) /
-    10000^(2i/width))``, which depends on the distance alone. Raises `MhaError` for sizes out of range.
-    Source: Vaswani et al. 2017, section 3.5.
+    10000^(2i/width))``, which depends on the distance alone. Source: Vaswani et al. 2017, section 3.5.
     """
-    _check(n_positions, width)
     code = of_vectors(positions.sinusoidal(n_positions, width).numpy())
     return replace(code, formula=SINUSOIDAL, code=pytorch.sinusoidal(n_positions, width))
 
@@ -69,10 +64,9 @@ def rotary(n_positions: int, width: int) -> PositionCode:
     """The cosine of the angle by which each pair of dimensions is rotated, and its effect on one q and k.
 
     Query and key are the same vector, of length 1 and with equal pairs: at positions m and n their product is
-    ``(2 / width) Σ_i cos((m − n) θ_i)`` with ``θ_i = 10000^(−2i/width)``. Raises `MhaError` for sizes out of
-    range, and for an odd width. Source: Su et al. 2021 (RoFormer).
+    ``(2 / width) Σ_i cos((m − n) θ_i)`` with ``θ_i = 10000^(−2i/width)``. Raises `MhaError` for an odd width.
+    Source: Su et al. 2021 (RoFormer).
     """
-    _check(n_positions, width)
     if width % 2:
         raise MhaError(
             "Rotary positions turn pairs of dimensions, so the width must be even; got {width}.",
@@ -88,12 +82,9 @@ def rotary(n_positions: int, width: int) -> PositionCode:
 def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     """The bias that every head adds to a score at each distance, and that of `head` (from 0) for all scores.
 
-    ``−slope_h · |m − n|``; `slopes` are those of `attention.positions.alibi`. Raises `MhaError` for sizes out
-    of range. Source: Press et al. 2022 (Train Short, Test Long), section 3.
+    ``−slope_h · |m − n|``, with the slopes of `attention.positions.alibi`. Source: Press et al. 2022 (Train
+    Short, Test Long), section 3.
     """
-    _check(n_positions, 1)
-    in_range("h", n_heads, 1, MAX_WIDTH)
-    in_range("head", head, 0, n_heads - 1)
     by_distance = positions.alibi(n_heads, n_positions, n_positions)[:, n_positions - 1 :].numpy()
     distances = pd.Index([str(distance) for distance in range(n_positions)], name="distance")
     at = np.arange(n_positions)
@@ -102,11 +93,6 @@ def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     power = 1 << n_heads.bit_length() - 1
     rates = RATES if n_heads == power else FILLED % (power, power, power, 2 * power, power)
     return PositionCode(table, _effect(bias), ALIBI % rates, pytorch.alibi(n_positions, n_heads))
-
-
-def _check(n_positions: int, width: int) -> None:
-    in_range("positions", n_positions, 1, MAX_POSITIONS)
-    in_range("width", width, 1, MAX_WIDTH)
 
 
 def _counted(count: int, name: str) -> pd.RangeIndex:

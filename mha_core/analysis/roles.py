@@ -36,13 +36,7 @@ MARGIN = 0.2
 FILE = "roles.csv"  # roles of the shipped models, beside their weights: measuring takes time
 DIGITS = 4  # decimals in that file
 
-IDENTITY = (
-    "language",
-    "architecture",
-    "h",
-    "d_model",
-    "seed",
-)  # of a model, in its trace and plan
+IDENTITY = ("language", "architecture", "h", "d_model", "seed")  # of a model, in its trace and plan
 TOLERANCE = 1e-3  # between weights that one model computes on two devices
 
 
@@ -70,24 +64,10 @@ def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
 
 
 def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:
-    """`roles` of a model of one of the small languages, compared with its weights as drawn from `seed`.
-
-    Raises `MhaError` for an unknown language and for a model with another vocabulary.
-    """
-    n_words = len(lexicon(language).vocabulary)
-    if len(model.embedding) != n_words:
-        raise MhaError(
-            "The model has {n_known:,} words, the small language {language!r} has {n_words:,}: "
-            "this model belongs to another language.",
-            n_known=len(model.embedding),
-            language=language,
-            n_words=n_words,
-        )
+    """`roles` of a model of one of the small languages, compared with its weights as drawn from `seed`."""
     material = evaluation.material(language)
-    trained = _measured(evaluation.link_weights(model, material), material)
-    control = _measured(
-        evaluation.link_weights(SmallModel(model.shape, n_words, seed=seed), material), material
-    )
+    drawn = SmallModel(model.shape, len(lexicon(language).vocabulary), seed=seed)
+    trained, control = (_measured(evaluation.link_weights(one, material), material) for one in (model, drawn))
     keys = ["layer", "head", "role"]
     control = control[[*keys, "score"]].rename(columns={"score": "control"})
     table = trained.merge(control, on=keys, validate="one_to_one")

@@ -86,11 +86,8 @@ def two_hops(
     connections, values and W^O are left out. This is one path of attention rollout (Abnar and Zuidema 2020),
     for a single pair of heads. `rows` selects queries and `keys` selects keys, as in `LayerTrace`; the sum
     runs over all tokens t.
-
-    Raises `MhaError` for the first layer, for heads, rows and keys that the layers do not have, and for
-    cross-attention, whose steps cannot be chained.
     """
-    before, after = _layer_pair(trace, layer)
+    before, after = trace.layers[layer - 1], trace.layers[layer]
     frame = trace.frame("weights", layer=layer, head=second, rows=rows, keys=keys)
     weights, product = after.weights(second, rows=rows), np.zeros(frame.shape, frame.dtypes.iloc[0])
     for block in row_blocks(before.n_query, before.n_key):
@@ -100,17 +97,7 @@ def two_hops(
 
 def best_hops(trace: AttentionTrace, query: int, key: int, *, layer: int = 1) -> tuple[int, int]:
     """The pair of heads, of the layer before and of `layer`, through which `query` reaches `key` most."""
-    before, after = _layer_pair(trace, layer)
+    before, after = trace.layers[layer - 1], trace.layers[layer]
     weights = before.column(key) @ after.weights(rows=[query])[:, 0].T
     first, second = np.unravel_index(weights.argmax(), weights.shape)
     return int(first), int(second)
-
-
-def _layer_pair(trace: AttentionTrace, layer: int) -> tuple[LayerTrace, LayerTrace]:
-    """The layer before `layer`, and that layer."""
-    layer = trace.layer_index(layer)
-    if not layer:
-        raise MhaError("Two hops end in a layer that has one before it; layer 0 is the first.")
-    if not all(part.sides.same for part in trace.layers[layer - 1 : layer + 1]):
-        raise MhaError("Two hops stay in one text; these layers look from one text at another.")
-    return trace.layers[layer - 1], trace.layers[layer]

@@ -12,9 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mha_core.errors import Phrase
-from mha_core.traces.indices import index
-from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
 
@@ -68,11 +65,8 @@ class Mixture:
 
 
 def row_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
-    """The weights from `token` to every key: ``A_i[token, :]`` of each head i of the layer. (head, key)
-
-    Raises `MhaError` for a token or a layer that the trace does not have.
-    """
-    layer_trace = _layer(trace, token, layer)
+    """The weights from `token` to every key: ``A_i[token, :]`` of each head i of the layer. (head, key)"""
+    layer_trace = trace.layers[layer]
     weights, allowed = (rows_of(rows=[token])[:, 0] for rows_of in (layer_trace.weights, layer_trace.allowed))
     return Looks(_by_head(layer_trace.sides.keys.labels, weights, "key"), ~allowed)
 
@@ -81,9 +75,8 @@ def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """The weights from every query to `token`: ``A_i[:, token]`` of each head i of the layer. (head, query)
 
     The first column of a layer costs a pass over all its rows, in blocks; the others O(tokens · d_k).
-    Raises `MhaError` for a token or a layer that the trace does not have.
     """
-    layer_trace = _layer(trace, token, layer, of="key")
+    layer_trace = trace.layers[layer]
     allowed = layer_trace.allowed(keys=[token])[:, :, 0]
     return Looks(_by_head(layer_trace.sides.queries.labels, layer_trace.column(token), "query"), ~allowed)
 
@@ -114,9 +107,8 @@ def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) ->
 
     `products` (key, d_k) sum to `score`, row by row; `scaled` is the score times the layer's scale,
     `masked` the input of the softmax (capped, biased, −∞ where hidden), `weight` its output.
-    Raises `MhaError` for a token, a layer or a head that the trace does not have.
     """
-    layer_trace = _layer(trace, token, layer)
+    layer_trace = trace.layers[layer]
     products = layer_trace.q[layer_trace.head_index(head), token] * layer_trace.k[layer_trace.kv_head(head)]
     steps = {
         "score": layer_trace.scores,
@@ -133,11 +125,8 @@ def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) ->
 
 
 def mixture(trace: AttentionTrace, token: int, *, layer: int, head: int) -> Mixture:
-    """The head's output for the token as a mixture of values: ``out[c] = Σ_n A[token, n] · V[n, c]``.
-
-    Raises `MhaError` for a token, a layer or a head that the trace does not have.
-    """
-    layer_trace = _layer(trace, token, layer)
+    """The head's output for the token as a mixture of values: ``out[c] = Σ_n A[token, n] · V[n, c]``."""
+    layer_trace = trace.layers[layer]
     keys = pd.Index(layer_trace.sides.keys.labels, name="key")
     dimensions = pd.RangeIndex(1, layer_trace.d_v + 1, name="d_v")
     return Mixture(
@@ -152,7 +141,7 @@ def vectors(trace: AttentionTrace, token: int, *, layer: int, head: int) -> dict
 
     In cross-attention the token has a query alone: keys and values belong to the other text.
     """
-    layer_trace = _layer(trace, token, layer)
+    layer_trace = trace.layers[layer]
     label = layer_trace.sides.queries.labels[token]
     arrays = {"q": layer_trace.q[layer_trace.head_index(head), token]}
     if layer_trace.sides.same:
@@ -187,19 +176,6 @@ def leading(weights: pd.Series, size: int, *, minimum: float = 0.0) -> Leading:
 def densest(table: pd.DataFrame, size: int) -> np.ndarray:
     """The positions of at most `size` columns, those with the largest entries, in the table's order."""
     return np.sort(np.argsort(-table.to_numpy().max(axis=0), kind="stable")[:size])
-
-
-def _layer(
-    trace: AttentionTrace, token: int, layer: int, of: Literal["query", "key"] = "query"
-) -> LayerTrace:
-    layer_trace = trace.layer(layer)
-    index(
-        "token",
-        token,
-        len(layer_trace.sides.queries if of == "query" else layer_trace.sides.keys),
-        of=Phrase("This text"),
-    )
-    return layer_trace
 
 
 def _by_head(labels: Sequence[str], weights: np.ndarray, axis: str) -> pd.DataFrame:

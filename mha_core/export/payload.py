@@ -17,21 +17,15 @@ aligned to 4 bytes. `assets/components/numbers/payload.js` reads it.
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from mha_core.attention.functional import row_blocks
-from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, listed
-from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import array
 
 MARK = b"mha0"
-# The fields of a score rule from which a browser computes a weight; sinks are only in the log-sum-exp.
-UNDERSTOOD = {"scale", "soft_cap", "bias", "distance_bias", "mask", "sinks", "temperature"}
-UNDERSTOOD |= {"patched_weights", "patched_outputs"}
 LONG, SIDE = 1024, 512  # tokens from which blocks are sent, and the most of them in a row or column
 BUDGET = 4_000_000  # bytes that a page loads at once
 
@@ -56,11 +50,10 @@ class Panel:
 def pack(
     panels: Sequence[Panel], *, heads: Sequence[int] | None = None, values: bool = False, bits: int = 16
 ) -> bytes:
-    """All layers of all panels as one payload; of each layer `heads`, counted from 0, or all.
+    """All layers of all panels as one payload; of each layer trace `heads`, counted from 0, or all.
 
     With `values`, q, k and v are sent wherever they are known; without, the smaller of the two forms, without
-    v. Weights given as arrays are sent in 8 or 16 `bits`. Raises `MhaError` for a head that a layer does not
-    have, and for a score rule that the browser cannot compute.
+    v. Weights given as arrays are sent in 8 or 16 `bits`.
     """
     body = _Body()
     described = [
@@ -136,17 +129,12 @@ def _layer(
 ) -> dict:
     numbers: Sequence[int]
     if isinstance(layer, np.ndarray):
-        count = len(layer)
-        numbers = range(count)
-        if heads is not None:
-            numbers = [index("head", head, count, of=LAYER) for head in heads]
-        weights = layer[list(numbers)]
-        hidden = np.isnan(weights)
-        described = {"n_heads": count, "weights": body.add(coded(np.where(hidden, 0, weights), bits))}
+        numbers, hidden = range(len(layer)), np.isnan(layer)
+        described = {"n_heads": len(layer), "weights": body.add(coded(np.where(hidden, 0, layer), bits))}
         if hidden.any():
             described["visible"] = body.add(np.packbits(~hidden, axis=-1))
     else:
-        numbers = range(layer.n_heads) if heads is None else [layer.head_index(head) for head in heads]
+        numbers = range(layer.n_heads) if heads is None else heads
         form = _weights if _as_weights(layer, len(numbers), values) else _scores
         described = (
             {"n_heads": layer.n_heads}
@@ -157,26 +145,12 @@ def _layer(
 
 
 def _as_weights(layer: LayerTrace, n_heads: int, values: bool) -> bool:
-    if not layer.knows("q"):
-        return True
-    _check_understood(layer.rule)
-    return not values and _weights_size(layer, n_heads) <= _scores_size(layer, n_heads)
+    return not layer.knows("q") or (
+        not values and _weights_size(layer, n_heads) <= _scores_size(layer, n_heads)
+    )
 
 
-def _check_understood(rule: ScoreRule) -> None:
-    for field in fields(rule):
-        value = getattr(rule, field.name)
-        if field.name not in UNDERSTOOD and value != field.default:
-            raise MhaError(
-                "A browser cannot compute weights of a score rule with {field}={value!r}; "
-                "it understands {fields}.",
-                field=field.name,
-                value=value,
-                fields=listed(sorted(UNDERSTOOD), "comma"),
-            )
-
-
-def _weights(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> dict:
+def _weights(body: _Body, layer: LayerTrace, heads: list[int], _values: bool) -> dict:
     # One head at a time: all at once would take more memory than the payload.
     return {"weights": body.add(np.stack([coded(layer.weights(head)) for head in heads]))}
 

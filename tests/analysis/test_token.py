@@ -1,7 +1,5 @@
 """The row, column, scores and mixture of one token equal those of the whole matrices."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -154,27 +152,6 @@ def test_no_whole_matrix_is_made(heads, ask, allocated, monkeypatch):
     trace = mha.trace("a " * n, h=2, d_model=4)
     monkeypatch.setattr(functional, "CELLS", 2 * 10 * n)  # ten rows of both heads
     assert max(allocated(lambda: ask(trace))) < 4 * heads * n * n / 3
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda trace, token, layer: row_of(trace, token, layer=layer),
-        lambda trace, token, layer: column_of(trace, token, layer=layer),
-        lambda trace, token, layer: against_keys(trace, token, layer=layer, head=0),
-        lambda trace, token, layer: mixture(trace, token, layer=layer, head=0),
-        lambda trace, token, layer: vectors(trace, token, layer=layer, head=0),
-    ],
-)
-def test_a_token_and_a_layer_that_do_not_exist_are_refused(ask, cross_trace, refused):
-    trace = mha.trace(TEXT, h=3, d_model=12)
-    error = refused(ask, trace, 7, 0)
-    assert str(error) == "This text has tokens 0 to 6; token 7 was asked for."
-    assert error.fixes == ({"token": 6},)
-    assert refused(ask, trace, -8, 0).fixes == ({"token": 0},)
-    assert "layers 0 to 0; layer 1 was asked for" in str(refused(ask, trace, 0, 1))
-    assert "layer -2" in str(refused(ask, trace, 0, -2))
-    assert re.search("tokens 0 to (6|10); token 11", str(refused(ask, cross_trace, 11, 0)))
 
 
 # What is named and what is told together

@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.analysis import position_codes
 from mha_core.analysis.frames import Origin
-from mha_core.analysis.position_codes import MAX_POSITIONS, PositionCode
+from mha_core.analysis.position_codes import PositionCode
 from mha_core.attention.module import MAX_HEADS
 from mha_core.sources import mini
 from pages._kit import choice, heatmaps, refusals
@@ -15,7 +15,7 @@ from pages._kit.heatmaps import Heatmap
 from pages._kit.text import language, t
 
 FIRST = "sinusoidal"
-MAX_WIDTH = 512
+MAX_POSITIONS, MAX_WIDTH = 256, 512
 TALL = 420  # pixels of a picture
 
 
