@@ -135,12 +135,12 @@ def _layer(
             described["visible"] = body.add(np.packbits(~hidden, axis=-1))
     else:
         numbers = range(layer.n_heads) if heads is None else heads
-        form = _weights if _as_weights(layer, len(numbers), values) else _scores
-        described = (
-            {"n_heads": layer.n_heads}
-            | _mask(body, layer, list(numbers))
-            | form(body, layer, list(numbers), values)
-        )
+        described = {"n_heads": layer.n_heads} | _mask(body, layer, list(numbers))
+        if _as_weights(layer, len(numbers), values):
+            # One head at a time: all at once would take more memory than the payload.
+            described["weights"] = body.add(np.stack([coded(layer.weights(head)) for head in numbers]))
+        else:
+            described |= _scores(body, layer, list(numbers), values)
     return {"number": number, "heads": list(numbers)} | described
 
 
@@ -148,11 +148,6 @@ def _as_weights(layer: LayerTrace, n_heads: int, values: bool) -> bool:
     return not layer.knows("q") or (
         not values and _weights_size(layer, n_heads) <= _scores_size(layer, n_heads)
     )
-
-
-def _weights(body: _Body, layer: LayerTrace, heads: list[int], _values: bool) -> dict:
-    # One head at a time: all at once would take more memory than the payload.
-    return {"weights": body.add(np.stack([coded(layer.weights(head)) for head in heads]))}
 
 
 def coded(weights: np.ndarray, bits: int = 16) -> np.ndarray:
