@@ -10,7 +10,7 @@ import shlex
 import socket
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from threading import Timer
@@ -327,7 +327,8 @@ def _open_room(words: Sequence[str], options: Sequence[str], *, own_limits: bool
     sys.stdout.flush()  # this process will be replaced
     os.environ[resources.ROOMS] = resources.THIS_MACHINE
     os.environ[resources.HOSTED] = "0" if own_limits else "1"
-    return [*options, *_missing(options, {"server.address": "0.0.0.0", "server.port": port})]
+    ours = {"server.address": "0.0.0.0", "server.port": port}
+    return [*options, *(f"--{name}={value}" for name, value in ours.items() if not _option(name, options))]
 
 
 def _lesson(word: str) -> "Lesson":
@@ -364,11 +365,6 @@ def _option(name: str, options: Sequence[str]) -> str:
         if key == f"--{name}":
             given = value if equals else following
     return given
-
-
-def _missing(options: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """These options, without those that were given."""
-    return [f"--{name}={value}" for name, value in values.items() if not _option(name, options)]
 
 
 def _free_port() -> int:

@@ -150,14 +150,9 @@ def _hatching(blank: np.ndarray, columns: list) -> dict:
         for row, column in np.argwhere(blank):
             lines.append((column - 0.5, row, column, row - 0.5))
             lines.append((column, row + 0.5, column + 0.5, row))
-    first = _origin(columns)
+    first = 0 if _named(columns) else columns[0]  # categories count from 0, numbers are their position
     return {
         "type": "path",
         "path": "".join(f"M{x + first:g} {y:g}L{to_x + first:g} {to_y:g}" for x, y, to_x, to_y in lines),
         "line": {"color": MARK_COLOUR, "width": 1},
     }
-
-
-def _origin(names: list) -> float:
-    """Where the first of these names is on its axis: categories count from 0, numbers are their position."""
-    return 0 if _named(names) else names[0]

@@ -9,13 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 HEIGHT = 520
-SYMBOLS = (
-    "circle",
-    "diamond",
-    "square",
-    "cross",
-    "x",
-)  # in 3-D, too; not only hues differ
+SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # in 3-D, too; not only hues differ
 CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
 OPACITY = 0.45  # of a point, so that words on it can be read
 WIDTHS, LETTER, LINE = (600,), 7.5, 15  # pixels: of a figure, a letter, a line of text
