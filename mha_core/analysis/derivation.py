@@ -176,8 +176,15 @@ class HeadContext:
     def picture(self, name: str) -> Picture:
         return picture(self.trace, name, layer=self.layer, head=self.head, part=self.part)
 
+    def of_tokens(self, values: np.ndarray, name: str, symbol: str) -> Picture:
+        """A matrix with a row for each token, or for those of the part that is shown."""
+        drawn = self.picture("x")
+        columns = pd.RangeIndex(1, values.shape[1] + 1, name=drawn.frame.columns.name)
+        frame = pd.DataFrame(values[self.rows("x")], drawn.frame.index, columns)
+        return replace(drawn, name=name, symbol=symbol, frame=frame)
+
     def rows(self, name: str) -> slice:
-        """The rows of q, k or v that are shown."""
+        """The rows of x, q, k or v that are shown."""
         return self.part.of(MATRICES[name].axes[0]) or slice(None)
 
     def stage(self, name: str, at: int) -> Picture:
@@ -257,13 +264,12 @@ def _latent(view: HeadContext) -> Step:
     ``c^KV = RMSNorm(X W^DKV)``, ``K = c^KV W^UK``, ``V = c^KV W^UV``, for a layer whose queries have no
     latent vector and whose keys no position. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
-    layer, drawn = view.layer_trace, view.picture("x")
-    values = layer.tensor("kv_short")[view.rows("k")]
-    columns = pd.RangeIndex(1, values.shape[1] + 1, name=drawn.frame.columns.name)
-    short = pd.DataFrame(values, drawn.frame.index, columns)
+    layer = view.layer_trace
+    values = layer.tensor("kv_short")
     facts = view.sizes | {"rank": values.shape[1], "uncompressed": layer.n_heads * (layer.d_k + layer.d_v)}
-    pictures = replace(drawn, name="latent", symbol="cᴷⱽ", frame=short), *map(view.packed, "qkv")
-    return Step("project", formula(FORMULAS["latent"], facts), (drawn,), pictures, ("latent",), facts)
+    pictures = view.of_tokens(values, "latent", "cᴷⱽ"), *map(view.packed, "qkv")
+    latex = formula(FORMULAS["latent"], facts)
+    return Step("project", latex, (view.picture("x"),), pictures, ("latent",), facts)
 
 
 def _gap_to_output_before(view: HeadContext) -> float | None:

@@ -8,8 +8,6 @@ from mha_core.traces.indices import Picked, by_number
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-KINDS = ("full", "window", "index", "part", "linear", "convolution")  # each layer has one of these
-TRAITS = ("latent", "gated")  # and any of these
 ROWS = 512  # of a long text, searched for the largest number of visible keys
 CONVOLUTION = "short convolution"  # the rule of mixers that are not linear attention
 
@@ -18,9 +16,10 @@ CONVOLUTION = "short convolution"  # the rule of mixers that are not linear atte
 class LayerKind:
     """The kind of one layer of a model, read off its masks in this text.
 
-    `layer` is its index in `trace.layers`, or `mixer` its index in `trace.mixers`. `kind` is one of `KINDS`.
-    `size` is the number of keys in the "window", of keys that the "index" chooses, or of the "part" that a
-    query sees; the width of a "convolution"; None for other kinds. `traits` are some of `TRAITS`.
+    `layer` is its index in `trace.layers`, or `mixer` its index in `trace.mixers`. `kind` is "full",
+    "window", "index", "part", "linear" or "convolution". `size` is the number of keys in the "window", of
+    keys that the "index" chooses, or of the "part" that a query sees; the width of a "convolution"; None for
+    other kinds. `traits` are any of "latent" and "gated".
     """
 
     name: str
@@ -33,22 +32,21 @@ class LayerKind:
 
 def layer_kinds(trace: AttentionTrace) -> tuple[LayerKind, ...]:
     """The kind of each layer and each mixer, in the order of the model."""
-    kinds = [_attention(layer, number) for number, layer in enumerate(trace.layers)]
+    kinds = []
+    for number, layer in enumerate(trace.layers):
+        facts = {"latent": layer.about.latent, "gated": layer.about.gate}
+        traits = tuple(trait for trait, fact in facts.items() if fact is not None)
+        kind, size = _visible(layer)
+        kinds.append(LayerKind(layer.name, kind, layer=number, size=size, traits=traits))
     for number, mixer in enumerate(trace.mixers):
-        linear = mixer.rule != CONVOLUTION
-        size = None if linear else _width(mixer.mixing(0))
-        kind = "linear" if linear else "convolution"
+        if mixer.rule == CONVOLUTION:
+            kind, size = "convolution", int((mixer.mixing(0) != 0).sum(1).max())
+        else:
+            kind, size = "linear", None
         kinds.append(LayerKind(mixer.name, kind, mixer=number, size=size))
     if trace.mixers and all(kind.name for kind in kinds):
         kinds.sort(key=lambda kind: by_number(kind.name))
     return tuple(kinds)
-
-
-def _attention(layer: LayerTrace, number: int) -> LayerKind:
-    kind, size = _visible(layer)
-    facts = (layer.about.latent, layer.about.gate)
-    traits = tuple(trait for trait, fact in zip(TRAITS, facts, strict=True) if fact is not None)
-    return LayerKind(layer.name, kind, layer=number, size=size, traits=traits)
 
 
 def _visible(layer: LayerTrace) -> tuple[str, int | None]:
@@ -66,16 +64,10 @@ def _visible(layer: LayerTrace) -> tuple[str, int | None]:
         return "full", None
     together = all(len(row) and row[-1] - row[0] + 1 == len(row) for row in (middle, before, end))
     slides = not causal or (len(end) == len(before) and end[-1] == last)
-    return ("window" if together and slides else "part"), int(
-        _allowed(layer, slice(-ROWS, None)).sum(1).max()
-    )
+    size = int(_allowed(layer, slice(-ROWS, None)).sum(1).max())
+    return ("window" if together and slides else "part"), size
 
 
 def _allowed(layer: LayerTrace, rows: Picked) -> np.ndarray:
     """Which keys the first head may look at, (query, key); from the weights where only those are known."""
     return layer.allowed(0, rows=rows) if layer.knows("q") else layer.weights(0, rows=rows) > 0
-
-
-def _width(mixing: np.ndarray) -> int:
-    """The number of tokens that a token is mixed from, itself included."""
-    return int((mixing != 0).sum(1).max())

@@ -357,14 +357,14 @@ def collapse(layer: LayerTrace) -> float | None:
     return distance if (means >= EVEN).all() else None
 
 
-def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:
+def special_share(layer: LayerTrace, special: tuple[int, ...]) -> float | None:
     """The mean share of a row's weight on special tokens; None if there are none.
 
-    At most `rows` rows count, evenly spaced. None too if the numbers of queries and keys differ.
+    At most `MAX_SAMPLED_ROWS` rows count, evenly spaced. None too if the numbers of queries and keys differ.
     """
     if not special or layer.n_query != layer.n_key:
         return None
-    step = max(1, -(-layer.n_query // rows))
+    step = max(1, -(-layer.n_query // MAX_SAMPLED_ROWS))
     return float(layer.weights(rows=slice(None, None, step))[..., list(special)].sum(-1).mean())
 
 

@@ -175,10 +175,8 @@ def _softmax(layer: LayerTrace) -> list[str]:
         return [_missing("weights", "a change has put others in their place")]
     scores, left = "scores", ""
     if rule.sinks is not None:
-        scores, left = (
-            f"torch.cat([scores, sinks[:, None, None].expand(-1, {layer.n_query}, 1)], dim=-1)",
-            "[..., :-1]",
-        )
+        scores = f"torch.cat([scores, sinks[:, None, None].expand(-1, {layer.n_query}, 1)], dim=-1)"
+        left = "[..., :-1]"
     if rule.temperature != 1:
         scores = f"({scores} / {rule.temperature!r})"
     empty = rule.mask is not None and rule.sinks is None and not rule.mask.any(-1).all()
