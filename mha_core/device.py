@@ -1,10 +1,9 @@
-"""The device on which torch computes, and the reason, as the app shows it."""
+"""The device on which torch computes, its speed and its memory."""
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -12,22 +11,14 @@ import torch
 from mha_core.errors import MhaError, Phrase, listed, shown
 
 
-@dataclass(frozen=True)
-class Device:
-    """A torch device name and the reason it was picked."""
-
-    name: str
-    reason: str
-
-
-def pick(name: str | None = None) -> Device:
-    """The device of that name; by default CUDA, else Apple MPS, else the CPU.
+def pick(name: str | None = None) -> str:
+    """The name of a torch device, as given; by default CUDA, else Apple MPS, else the CPU.
 
     Raises `MhaError` for a device that this machine does not have, naming those it has.
     """
     names = available()
     if name is None:
-        return Device(names[0], REASONS[names[0]]())
+        return names[0]
     if not isinstance(name, str) or name not in names:
         raise MhaError(
             "Device {name} is not available here; {names} can be used.",
@@ -35,7 +26,19 @@ def pick(name: str | None = None) -> Device:
             names=listed(names, "comma"),
             fixes=tuple({"device": other} for other in names),
         )
-    return Device(name, Phrase("{name} was asked for", name=name))
+    return name
+
+
+@cache
+def fastest() -> Phrase:
+    """The device that is picked by default, as the app shows it."""
+    match pick():
+        case "cuda":
+            return Phrase("GPU: {name}", name=torch.cuda.get_device_name())
+        case "mps":
+            return Phrase("GPU: Apple Metal")
+        case _:
+            return Phrase("CPU: no GPU found")
 
 
 def leave_a_core() -> None:
@@ -91,10 +94,3 @@ def memory_errors(what: str) -> Iterator[None]:
 def usual_dtype(device: str) -> str:
     """The default dtype of third-party models on a device."""
     return "float32" if device == "cpu" else "bfloat16"
-
-
-REASONS = {
-    "cuda": lambda: Phrase("GPU: {name}", name=torch.cuda.get_device_name()),
-    "mps": lambda: Phrase("GPU: Apple Metal"),
-    "cpu": lambda: Phrase("CPU: no GPU found"),
-}

@@ -82,7 +82,7 @@ def language(text: str) -> str:
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
     """A shipped model, after its training or before; its file is read once."""
-    return loaded_model(plan, trained, devices.pick(device).name)
+    return loaded_model(plan, trained, devices.pick(device))
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:

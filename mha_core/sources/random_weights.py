@@ -194,22 +194,22 @@ def follow(
             spec.n_heads, n_tokens, n_tokens
         )
     rule = ScoreRule(**fields)
-    x = embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place.name)
+    x = embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place)
     recorded: list[LayerTrace] = []
     with torch.no_grad():
         for index, edits_of_layer in enumerate(edits_by_layer):
-            on_device = edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
-            module = drawn(spec, seed=seed, layer=index).to(place.name)
+            on_device = edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place))
+            module = drawn(spec, seed=seed, layer=index).to(place)
             for edit in edits_of_layer:
                 if isinstance(edit, ModuleEdit):
                     edit.on_module(module)
             recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
                 # From the copies: the original tensors are already freed.
-                q, k, v, x = (shared(recorded[-1].tensors)[name][None].to(place.name) for name in "qkvx")
+                q, k, v, x = (shared(recorded[-1].tensors)[name][None].to(place) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
     mask_name = mask if isinstance(mask, str) else "full" if mask is None else DRAWN
-    source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
+    source: Source = RandomSource(seed, position, mask_name, place, str(torch.__version__))
     source = EditedSource(source, tuple(edits)) if edits else source
     return AttentionTrace(tokens, tuple(recorded), source)
 

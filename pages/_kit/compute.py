@@ -4,7 +4,6 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,7 +15,6 @@ from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache, size
-from mha_core.device import Device, pick
 from mha_core.errors import listed
 from mha_core.scene.link import SETTINGS
 from mha_core.scene.scene import Scene
@@ -218,11 +216,6 @@ def run_names() -> list[str]:
     here = [name for name in st.session_state.get("runs", []) if trainings().steps(name)]
     asked = st.session_state.get("run") or st.query_params.get("run")
     return here if not asked or asked in here else [asked, *here]
-
-
-@cache
-def device() -> Device:
-    return pick()
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import AttentionTrace, MhaError
+from mha_core import AttentionTrace, MhaError, device
 from mha_core.scene import changes
 from mha_core.scene.link import CHOICES, NUMBERS, SETTINGS, WITH_CLS
 from mha_core.scene.scene import DEFAULTS, EXAMPLES, twin_of
@@ -203,7 +203,7 @@ def _options(key: str) -> list[str]:
 
 
 def _source() -> None:
-    help_text = f"{t('control.source_help')}\n\n{said(compute.device().reason)}"
+    help_text = f"{t('control.source_help')}\n\n{said(device.fastest())}"
     _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
 
 

@@ -272,4 +272,4 @@ def _stage(loading: Loading) -> str:
 
 def usual_dtype() -> str:
     """The default number type of models on this machine."""
-    return device.usual_dtype(device.pick().name)
+    return device.usual_dtype(device.pick())

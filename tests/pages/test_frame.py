@@ -5,6 +5,7 @@ import re
 import pytest
 
 import mha_core as mha
+from mha_core import device
 from mha_core.analysis.layer_kinds import layer_kinds
 from mha_core.focus.focus import Focus
 from mha_core.focus.token_names import position
@@ -63,7 +64,7 @@ def test_a_link_sets_every_control_and_shows_the_result(opened, shows, place, co
 def test_the_frame_says_the_sizes_of_a_link_and_where_it_computes(opened, english):
     app = opened(d_k=7, d_v=9)
     assert english("control.sizes", d_k=7, d_v=9) in [caption.value for caption in app.caption]
-    assert compute.device().reason in app.selectbox(key="shown_source").help
+    assert device.fastest() in app.selectbox(key="shown_source").help
 
 
 def test_a_new_second_sentence_resets_the_focus(opened_on, component):

@@ -142,7 +142,7 @@ def load(
     the reason, for a model that cannot be loaded.
     """
     transformers = _library()
-    place = devices.pick(device).name
+    place = devices.pick(device)
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
     folder = files.find(name, revision=revision, progress=progress, endpoint=endpoint)
     config = loading.config(transformers, folder)
