@@ -214,7 +214,7 @@ class HeadContext:
             symbol=name.upper() + (PRIMES[0] if len(stages) > 1 else ""),
             frame=frame,
             framed=(head * width, (head + 1) * width),
-            origin=None if drawn.origin is None else replace(drawn.origin, head=None),
+            origin=replace(drawn.origin, head=None),
         )
 
 

@@ -53,18 +53,19 @@ class Origin:
 class Picture:
     """One matrix to draw: its symbol, its frame, the meaning of its colours, and its marked cells.
 
-    `start` is the position of its first row and first column, from 0, if only a part is drawn.
+    `sides` are the tokens of its layer. `start` is the position of its first row and first column, from 0, if
+    only a part is drawn.
     """
 
     name: str
     symbol: str
     frame: pd.DataFrame
     kind: Literal["weights", "signed"]
+    origin: Origin
+    sides: Sides
     hidden: np.ndarray | None = None
     framed: tuple[int, int] | None = None
-    origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
-    sides: Sides | None = None  # the tokens on its axes, for a matrix of a layer
 
 
 class Crop(NamedTuple):
@@ -87,15 +88,12 @@ class Crop(NamedTuple):
         return tuple(spans)
 
 
-def picture(
-    trace: AttentionTrace, name: str, *, layer: int, head: int, part: Crop | slice | None = None
-) -> Picture:
+def picture(trace: AttentionTrace, name: str, *, layer: int, head: int, part: Crop = Crop()) -> Picture:
     """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
 
-    `part` limits each axis of tokens to these tokens; a slice limits both. The matrices are then computed for
-    these rows only, so that a long text never needs a matrix of tokens × tokens.
+    `part` limits each axis of tokens to these tokens. The matrices are then computed for these rows only, so
+    that a long text never needs a matrix of tokens × tokens.
     """
-    part = part if isinstance(part, Crop) else Crop(part, part)
     matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
     hidden, column_axis = None, matrix.axes[1]
     if name in ("masked", "weights"):
@@ -107,13 +105,13 @@ def picture(
         matrix.written(layer_trace, head),
         trace.frame(name, layer=layer, head=head, rows=part.queries, keys=part.keys),
         matrix.kind,
-        hidden,
-        origin=replace(
+        replace(
             origin(trace, layer=layer, head=layer_trace.head_index(head)),
             spans=part.spans(layer_trace.sides, [axis for axis in matrix.axes if axis in TOKEN_AXES]),
         ),
+        layer_trace.sides,
+        hidden,
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
-        sides=layer_trace.sides,
     )
 
 

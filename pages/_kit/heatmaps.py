@@ -174,7 +174,7 @@ def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result:
     rows_are_queries = frame.index.name == "query" and picture.framed is None
     # A click on a row chooses the query, unless the rows are keys of another text. A column chooses the key
     # only if keys are of another text; otherwise the key follows from the query.
-    two_texts = picture.sides is not None and not picture.sides.same
+    two_texts = not picture.sides.same
     columns_chosen = two_texts and frame.columns.name in TOKEN_AXES
     clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
     return Heatmap(

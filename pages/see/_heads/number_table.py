@@ -37,7 +37,6 @@ def show(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     drawn = picture(trace, name, layer=layer, head=head, part=part)
     frame = drawn.frame
     st.dataframe(frame.rename_axis(index=axis(frame.index)))
-    assert drawn.origin is not None  # a matrix of a trace has one
     if drawn.origin.spans:
         st.caption(charts.part(drawn.origin.spans))
 
