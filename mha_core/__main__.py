@@ -72,20 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
-    if args.command in ("trace", "atlas", "check", "static") and options:
+    without_app = {"trace": _trace, "atlas": _atlas, "check": _check_module, "static": _static}
+    if args.command in without_app and options:
         parser.error(f"{options[0]} is an option of the app, which headscope {args.command} does not open")
+    if args.command == "trace" and args.link is not None:
+        named = [name for name in ("source", "kind", *SETTINGS) if getattr(args, name, None) is not None]
+        if named:
+            parser.error(f"--link contains the settings; leave --{named[0].replace('_', '-')} out")
     try:
-        if args.command == "trace":
-            named = [name for name in ("source", "kind", *SETTINGS) if getattr(args, name, None) is not None]
-            if args.link is not None and named:
-                parser.error(f"--link contains the settings; leave --{named[0].replace('_', '-')} out")
-            return _trace(args)
-        if args.command == "atlas":
-            return _atlas(args)
-        if args.command == "check":
-            return _check_module(args)
-        if args.command == "static":
-            return _static(args)
+        if args.command in without_app:
+            return without_app[args.command](args)
         if args.command == "open":
             _open(args.opened)
         if args.command == "lesson":
@@ -134,8 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"headscope {mha.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    meaning = "run attention on a text and write the result to a file"
-    trace = commands.add_parser("trace", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    def command(name: str, meaning: str, more: str = "") -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=meaning, description=f"{meaning}.{more}", allow_abbrev=False)
+
+    trace = command("trace", "run attention on a text and write the result to a file")
     asked = trace.add_mutually_exclusive_group(required=True)
     asked.add_argument("text", metavar="TEXT", nargs="?", help="the text, in quotation marks")
     asked.add_argument("--link", help="a link of the app, in quotation marks: its text and settings")
@@ -150,8 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("--kind", help="only the layers of this kind: encoder, decoder or cross")
     _add_settings(trace, "random")
 
-    meaning = "measure what every head of a model does over many texts"
-    atlas = commands.add_parser("atlas", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    atlas = command("atlas", "measure what every head of a model does over many texts")
     atlas.add_argument(
         "texts",
         metavar="TEXTS",
@@ -170,8 +167,9 @@ def _parser() -> argparse.ArgumentParser:
     atlas.add_argument("--ray", metavar="ADDRESS", help=help_text)
     _add_settings(atlas, "mini")
 
-    meaning = "write the small models as a page that computes in the browser, without a server"
-    static = commands.add_parser("static", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    static = command(
+        "static", "write the small models as a page that computes in the browser, without a server"
+    )
     help_text = (
         "a name that ends in .html: one file, opened by a double click, with a model of each language; or a "
         "folder for any static host, with all small models"
@@ -179,28 +177,24 @@ def _parser() -> argparse.ArgumentParser:
     static.add_argument("output", metavar="FOLDER|PAGE.html", type=Path, help=help_text)
     static.add_argument("--link", default="", help="the link of the scene at which the page opens")
 
-    meaning = "open a saved trace, an atlas or a link in the app"
-    opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    opened = command("open", "open a saved trace, an atlas or a link in the app")
     help_text = (
         "a file of trace.save or headscope trace, a folder of headscope atlas, or a link of the app, in "
         "quotation marks"
     )
     opened.add_argument("opened", metavar="FILE|FOLDER|LINK", help=help_text)
 
-    meaning = "open a lesson file in the app, or check its lines and questions"
-    lesson = commands.add_parser("lesson", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    lesson = command("lesson", "open a lesson file in the app, or check its lines and questions")
     help_text = (
         "a lesson as a TOML file (assets/lessons/README.md says how to write one), or the number or name of "
         "one in Headscope"
     )
     lesson.add_argument("words", metavar="[check] FILE", nargs="+", help=help_text)
 
-    meaning = "compare multi-head attention that you wrote with torch's, and say what is wrong in it"
-    check = commands.add_parser(
+    check = command(
         "check",
-        help=meaning,
-        description=f"{meaning}. The file is run: check only code that you trust.",
-        allow_abbrev=False,
+        "compare multi-head attention that you wrote with torch's, and say what is wrong in it",
+        " The file is run: check only code that you trust.",
     )
     check.add_argument("file", metavar="FILE", type=Path, help="a Python file with a torch module")
     check.add_argument("--class", dest="name", metavar="NAME", help="the class, if the file has several")
@@ -215,8 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print the result for a program")
     check.add_argument("--timeout", type=float, default=60.0, help="seconds after which it stops")
 
-    meaning = "open a room: lessons for a class on this network, with a desk for its teacher"
-    room = commands.add_parser("class", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    room = command("class", "open a room: lessons for a class on this network, with a desk for its teacher")
     help_text = (
         "the lessons in their order: each by its number or name in Headscope, or as a TOML file; by default 1"
     )
