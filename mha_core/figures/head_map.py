@@ -8,13 +8,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mha_core.figures.scatter import RING_COLOUR, SYMBOLS, free_sides
-from mha_core.figures.theme import axis_title, colour
+from mha_core.figures.theme import axis_title, colour, interval
 
 HEIGHT = 360
 NARROW, AROUND = 260, 90  # pixels of the plot in the narrowest window; those that names take of the height
 QUIET = {"hoverinfo": "skip", "showlegend": False}
 GREY = "rgba(128, 128, 128, 0.7)"
 PALE = "rgba(128, 128, 128, 0.35)"
+WHISKER = {"thickness": 1, "width": 3, "color": GREY}
 DOTTED = {"dash": "dot", "width": 1, "color": GREY}
 UNIT = -0.1, 1.1  # the axis of a share, and of another measure in its largest value
 
@@ -56,8 +57,8 @@ def head_map(
                 rows["y"],
                 name=html.escape(layers[number]),
                 marker={**look, "size": 11},
-                error_x=_whiskers(rows, "x"),
-                error_y=_whiskers(rows, "y"),
+                error_x=interval(rows, "x", "x_low", "x_high", **WHISKER),
+                error_y=interval(rows, "y", "y_low", "y_high", **WHISKER),
                 text=[html.escape(label) for label in rows["label"]],
                 customdata=places,
                 hovertemplate=f"<b>%{{text}}</b><br>{html.escape(axes[0])} <b>%{{x:.2f}}</b><br>"
@@ -95,18 +96,6 @@ def _threads(known: pd.DataFrame) -> dict:
         for letter in "xy"
     )
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"width": 1, "color": PALE}, **QUIET}
-
-
-def _whiskers(rows: pd.DataFrame, letter: str) -> dict:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": (rows[f"{letter}_high"] - rows[letter]).to_numpy(),
-        "arrayminus": (rows[letter] - rows[f"{letter}_low"]).to_numpy(),
-        "thickness": 1,
-        "width": 3,
-        "color": GREY,
-    }
 
 
 def _names(known: pd.DataFrame, chosen: tuple[int, int] | None) -> dict:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from mha_core.figures.head_map import GREY
 from mha_core.figures.scatter import RING_COLOUR
-from mha_core.figures.theme import colour
+from mha_core.figures.theme import colour, interval
 
 ROW, EDGE = 22, 36  # pixels
 # Of 100, 80 and 40 % of the values: from which quantile to which, thickness in rows, opacity.
@@ -69,14 +69,7 @@ def strips(
             "hovertemplate": f"<b>%{{y}}</b><br>{html.escape(words[column])} %{{x:.2f}}<extra></extra>",
         }
         if column == "mean":
-            mark["error_x"] = {
-                "type": "data",
-                "symmetric": False,
-                "array": (table["high"] - table["mean"]).to_numpy()[known],
-                "arrayminus": (table["mean"] - table["low"]).to_numpy()[known],
-                "thickness": 1.5,
-                "width": 4,
-            }
+            mark["error_x"] = interval(table[known], "mean", "low", "high", thickness=1.5, width=4)
         data.append(mark)
     layout = {
         "height": ROW * len(table) + EDGE,

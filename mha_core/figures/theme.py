@@ -1,6 +1,8 @@
-"""Shared by all figures: placeholders for the colours of a page's theme, and the style of axis titles."""
+"""Shared by all figures: placeholders for the colours of a page's theme, intervals, and axis titles."""
 
 import html
+
+import pandas as pd
 
 COLOURS = 10  # of a theme; more lines repeat them
 
@@ -8,6 +10,12 @@ COLOURS = 10  # of a theme; more lines repeat them
 def colour(number: int) -> str:
     """A placeholder that a page replaces with its theme's colour of that number, from 0."""
     return f"#{number % COLOURS + 1:06d}"
+
+
+def interval(rows: pd.DataFrame, middle: str, low: str, high: str, **look: object) -> dict:
+    """The interval of each value, from one column to another, as plotly's error bars in this look."""
+    up, down = rows[high] - rows[middle], rows[middle] - rows[low]
+    return {"type": "data", "symmetric": False, "array": up.to_numpy(), "arrayminus": down.to_numpy(), **look}
 
 
 def axis_title(words: str) -> dict:
