@@ -29,7 +29,10 @@ def cone(trace: AttentionTrace, edits: Sequence[Edit], *, changed: Sequence[int]
             "({name}), so masks do not say what a change can reach.",
             name=names[0],
         )
-    sites = [_site(layer) for layer in trace.layers]
+    sites = [
+        Site(layer.kind, layer.n_heads, layer.d_v, layer.sides.queries, layer.sides.keys)
+        for layer in trace.layers
+    ]
     others: dict[str, np.ndarray] = {}
     reached = []
     for layer, site, acting in zip(trace.layers, sites, by_layer(edits, sites, modules=True), strict=True):
@@ -44,10 +47,6 @@ def cone(trace: AttentionTrace, edits: Sequence[Edit], *, changed: Sequence[int]
         others[KINDS[layer.kind][0]] = rows
         reached.append(rows)
     return reached
-
-
-def _site(layer: LayerTrace) -> Site:
-    return Site(layer.kind, layer.n_heads, layer.d_v, layer.sides.queries, layer.sides.keys)
 
 
 def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
