@@ -95,11 +95,14 @@ def picture(trace: AttentionTrace, name: str, *, layer: int, head: int, part: Cr
     that a long text never needs a matrix of tokens × tokens.
     """
     matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
-    hidden, column_axis = None, matrix.axes[1]
+    hidden = None
     if name in ("masked", "weights"):
         allowed = layer_trace.allowed(head, rows=part.queries, keys=part.keys)
         hidden = None if allowed.all() else ~allowed
-    first_row, first_column = (cut.start if (cut := part.of(axis)) else 0 for axis in matrix.axes)
+    token_axes = [axis for axis in matrix.axes if axis in TOKEN_AXES]
+    first_row, first_column = (
+        cut.start if axis in token_axes and (cut := part.of(axis)) else 0 for axis in matrix.axes
+    )
     return Picture(
         name,
         matrix.written(layer_trace, head),
@@ -107,11 +110,11 @@ def picture(trace: AttentionTrace, name: str, *, layer: int, head: int, part: Cr
         matrix.kind,
         replace(
             origin(trace, layer=layer, head=layer_trace.head_index(head)),
-            spans=part.spans(layer_trace.sides, [axis for axis in matrix.axes if axis in TOKEN_AXES]),
+            spans=part.spans(layer_trace.sides, token_axes),
         ),
         layer_trace.sides,
         hidden,
-        start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
+        start=(first_row, first_column),
     )
 
 

@@ -32,7 +32,7 @@ class Thumbnail:
         self.keys = np.arange(width) * layer.n_key // width
         self.largest = np.full((height, width), np.nan, np.float32)
 
-    def add(self, block: RowBlock[slice]) -> None:
+    def add(self, block: RowBlock) -> None:
         """Take in some rows of the weights of this head."""
         start, stop = block.rows.start, block.rows.stop
         first = np.searchsorted(self.rows, start, "right") - 1

@@ -9,7 +9,7 @@ Attention in a Transformer Language Model" (mean distance).
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,6 @@ from mha_core.traces.tensors import shared
 from mha_core.traces.tokens import Sides, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
 
-Rows = TypeVar("Rows", slice, np.ndarray)
 Without = Literal["special"] | Sequence[int]
 
 # Key position minus query position.
@@ -32,32 +31,27 @@ POSITIONS = (*DISTANCE, "first token")
 MEASURES = (*POSITIONS, "entropy", "distance")
 
 
-class RowBlock(NamedTuple, Generic[Rows]):
+class RowBlock(NamedTuple):
     """The weights of some rows in every head, and where a query may look (None: everywhere).
 
     Keys after the last one that any of the rows may look at are left out.
     """
 
-    rows: Rows
+    rows: slice
     weights: np.ndarray  # (head, row, key)
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, *, head: int | None = None) -> Iterator[RowBlock[slice]]:
+def blocks(layer: LayerTrace, *, head: int | None = None) -> Iterator[RowBlock]:
     """All weights of a layer or of one head, `CELLS` of them at a time.
 
     A block has all heads, or that one, and at least one row.
     """
     for rows in row_blocks(layer.n_query, layer.n_key * (layer.n_heads if head is None else 1)):
-        yield block_of(layer, rows, head)
+        yield RowBlock(rows, *layer.visible(head, rows=rows))
 
 
-def block_of(layer: LayerTrace, rows: Rows, head: int | None = None) -> RowBlock[Rows]:
-    """Some rows of a layer's weights in all heads, or in one."""
-    return RowBlock(rows, *layer.visible(head, rows=rows))
-
-
-def visible_keys(block: RowBlock[slice]) -> np.ndarray:
+def visible_keys(block: RowBlock) -> np.ndarray:
     """How many keys each row may look at. (head or 1, row)"""
     if block.allowed is None:
         return np.full((1, block.weights.shape[1]), block.weights.shape[2])
@@ -94,13 +88,13 @@ class Patterns:
         self.apart = sliding_window_view(apart, layer.n_key)[::-1]
         self.buffer = np.empty(0)
 
-    def add(self, block: RowBlock[slice]) -> None:
+    def add(self, block: RowBlock) -> None:
         for name, _, values, counted in self.rows(block):
             at = MEASURES.index(name)
             self.sums[at] += np.where(counted, values, 0.0).sum(1, dtype=float)
             self.counts[at] += counted.sum(1)
 
-    def rows(self, block: RowBlock[slice]) -> Iterator[RowValues]:
+    def rows(self, block: RowBlock) -> Iterator[RowValues]:
         """Every measure in each row of a block that has it."""
         weights, allowed = block.weights, block.allowed
         n_key = weights.shape[2]
@@ -199,7 +193,7 @@ def similarity(
     count = n_query if queries is None else len(queries)
     for part in row_blocks(count, n_key * n_heads * VALUES_PER_CELL):
         rows = part if queries is None else queries[part]
-        p = np.concatenate([_shares(block_of(layer, rows), n_key) for layer in layers])
+        p = np.concatenate([_shares(*layer.visible(rows=rows), n_key) for layer in layers])
         entropy, counted = row_entropy(p), np.asarray(p.any(2))
         for head in range(n_heads - 1):
             others = slice(head + 1, None)
@@ -368,11 +362,10 @@ def special_share(layer: LayerTrace, special: tuple[int, ...]) -> float | None:
     return float(layer.weights(rows=slice(None, None, step))[..., list(special)].sum(-1).mean())
 
 
-def _shares(block: RowBlock, n_key: int) -> np.ndarray:
+def _shares(weights: np.ndarray, allowed: np.ndarray | None, n_key: int) -> np.ndarray:
     """Weights whose rows sum to 1; zero in rows with fewer than two visible keys. (head, row, n_key)"""
-    weights, choice = block.weights.astype(np.float64), block.weights.shape[2] >= 2
-    if block.allowed is not None:
-        choice = (block.allowed.sum(2) >= 2)[..., None]
+    weights = weights.astype(np.float64)
+    choice = weights.shape[2] >= 2 if allowed is None else (allowed.sum(2) >= 2)[..., None]
     total = weights.sum(2, keepdims=True)  # less than 1 with sinks; hidden cells are 0
     shares = np.zeros((*weights.shape[:2], n_key))
     np.divide(weights, total, out=shares[..., : weights.shape[2]], where=choice & (total > 0))

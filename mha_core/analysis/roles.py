@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core import resources
-from mha_core.analysis.patterns import DISTANCE, POSITIONS
+from mha_core.analysis.patterns import POSITIONS, at_position
 from mha_core.errors import MhaError
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
@@ -150,7 +150,10 @@ def _measured(links: evaluation.LinkWeights, material: evaluation.Material) -> p
     n_layers, n_heads = links.weight.shape[1:]
     parts = []
     for name in POSITIONS:
-        cells = [_pattern_cells(weights, name) for weights in links.weights]  # (layer, head, row) each
+        cells = []  # of each sentence, those at the position: (layer, head, row)
+        for weights in links.weights:
+            n_key = weights.shape[3]
+            cells.append(weights[..., *at_position(name, np.arange(n_key), n_key)])
         n = sum(rows.shape[2] for rows in cells)
         score = sum(rows.sum(2, dtype=float) for rows in cells) / n
         uniform = sum(
@@ -181,10 +184,3 @@ def _measured(links: evaluation.LinkWeights, material: evaluation.Material) -> p
         ],
         ignore_index=True,
     )
-
-
-def _pattern_cells(matrices: np.ndarray, name: str) -> np.ndarray:
-    """The cells of a positional pattern, in the rows that have one. (…, query, key) → (…, row)"""
-    if name == "first token":
-        return matrices[..., 1:, 0]
-    return np.diagonal(matrices, DISTANCE[name], -2, -1)

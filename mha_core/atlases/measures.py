@@ -143,7 +143,7 @@ def token_kinds(tokens: Tokens) -> TokenKinds:
     )
 
 
-def looked(block: RowBlock[slice], patterns: Patterns, kinds: TokenKinds, links: Links) -> Iterator[Looked]:
+def looked(block: RowBlock, patterns: Patterns, kinds: TokenKinds, links: Links) -> Iterator[Looked]:
     """Every measure in the rows of a block that have it."""
     weights, allowed = block.weights, block.allowed
     n_key = weights.shape[2]
