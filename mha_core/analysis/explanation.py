@@ -5,7 +5,7 @@ A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -126,27 +126,14 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The place of a number in a layer, all positions from 0, by the names of the axes of its matrix."""
+    """The place of a number in a layer, from 0 on each axis of its matrix; the other axes are not read."""
 
     layer: LayerTrace
     name: str
-    at: Mapping[str, int]
-
-    @property
-    def head(self) -> int:
-        return self.at["head"]
-
-    @property
-    def query(self) -> int:
-        return self.at["query"]
-
-    @property
-    def key(self) -> int:
-        return self.at["key"]
-
-    @property
-    def dimension(self) -> int:
-        return self.at["dimension"]
+    head: int = 0
+    query: int = 0
+    key: int = 0
+    dimension: int = 0
 
     @cached_property
     def rule(self) -> ScoreRule:
@@ -256,7 +243,7 @@ def explain(
         place["dimension"] = index("dimension", dimension, _width(one_layer, name), of=LAYER)
     of_query, of_key = (text.labels[place[axis]] if axis in place else None for axis, text in texts.items())
     edits = tuple(edit.describe() for edit in trace.edits)
-    steps = tuple(steps_to(Cell(one_layer, name, place)))
+    steps = tuple(steps_to(Cell(one_layer, name, **place)))
     at_axes = (place.get("head"), place.get("query"), place.get("key"), place.get("dimension"))
     return Explanation(name, layer, *at_axes, (of_query, of_key), edits, steps)
 
@@ -445,7 +432,7 @@ def _of_concat(cell: Cell) -> list[Equation]:
     """The steps to a number of the heads' outputs side by side, after a gate and a rotation."""
     layer = cell.layer
     head, dimension = divmod(cell.dimension, layer.d_v)
-    steps = _of_output(replace(cell, at={**cell.at, "head": head, "dimension": dimension}))
+    steps = _of_output(replace(cell, head=head, dimension=dimension))
     recorded = float(layer.concat(rows=[cell.query])[0, cell.dimension])
     value = steps[-1].value
     gate = layer.tensor("gate")[head, cell.query] if layer.knows("gate") else None
