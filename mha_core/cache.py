@@ -53,7 +53,7 @@ class Cache(Generic[Result]):
         self.max_bytes, self.weigh, self.max_count, self.bytes = max_bytes, weigh, max_count, 0
         self._results: OrderedDict[Hashable, tuple[Result, int]] = OrderedDict()
         self._computing: dict[Hashable, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._results)
@@ -73,7 +73,12 @@ class Cache(Generic[Result]):
                     return self._latest(key)
             try:
                 result = compute(key)
-                self._keep(key, result)
+                nbytes = self.weigh(result) + size(key)  # a key may contain a long text
+                with self._lock:
+                    self.drop(key)  # there is one if another computation failed
+                    self.make_room(nbytes)
+                    self._results[key] = result, nbytes
+                    self.bytes += nbytes
             finally:
                 with self._lock:
                     self._computing.pop(key, None)
@@ -88,33 +93,19 @@ class Cache(Generic[Result]):
         with self._lock:
             return self._latest(key) if key in self._results else None
 
-    def _keep(self, key: Hashable, result: Result) -> None:
-        nbytes = self.weigh(result) + size(key)  # a key may contain a long text
-        with self._lock:
-            self._drop(key)  # there is one if another computation failed
-            self._make_room(nbytes)
-            self._results[key] = result, nbytes
-            self.bytes += nbytes
-
     def make_room(self, nbytes: int) -> None:
         """Drop results in advance for one of this many bytes, since memory may not hold both."""
         with self._lock:
-            self._make_room(nbytes)
-
-    def _make_room(self, nbytes: int) -> None:
-        while self._results and (
-            self.bytes + nbytes > self.max_bytes or len(self._results) >= self.max_count
-        ):
-            self._drop(next(iter(self._results)))
+            while self._results and (
+                self.bytes + nbytes > self.max_bytes or len(self._results) >= self.max_count
+            ):
+                self.drop(next(iter(self._results)))
 
     def drop(self, key: Hashable) -> None:
         """Drop the result of that key, if there is one."""
         with self._lock:
-            self._drop(key)
-
-    def _drop(self, key: Hashable) -> None:
-        _, nbytes = self._results.pop(key, (None, 0))
-        self.bytes -= nbytes
+            _, nbytes = self._results.pop(key, (None, 0))
+            self.bytes -= nbytes
 
     def clear(self) -> None:
         """Drop all results."""
