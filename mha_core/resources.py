@@ -8,14 +8,15 @@ import tempfile
 from pathlib import Path
 
 VERSION = "0.1.0"
-OPENED = "HEADSCOPE_OPENED"  # environment variable: the saved trace that the app opens first
-LINK = "HEADSCOPE_LINK"  # environment variable: the link that the first visit opens
-LESSON = "HEADSCOPE_LESSON"  # environment variable: a lesson file that the page Lessons also offers
-ATLAS = "HEADSCOPE_ATLAS"  # environment variable: the folder of an atlas that the app also has
-ROOMS = "HEADSCOPE_ROOMS"  # environment variable: "1" on a server that offers rooms, or `THIS_MACHINE`
-THIS_MACHINE = "this machine"  # value of `ROOMS`: rooms are opened on the machine of the server alone
-HOSTED = "HEADSCOPE_HOSTED"  # environment variable: "1" on a server for strangers
-RUNS = "HEADSCOPE_RUNS"  # environment variable: the folder of finished models, which servers may share
+# Environment variables, and what they hold.
+OPENED = "HEADSCOPE_OPENED"  # the saved trace that the app opens first
+LINK = "HEADSCOPE_LINK"  # the link that the first visit opens
+LESSON = "HEADSCOPE_LESSON"  # a lesson file that the page Lessons also offers
+ATLAS = "HEADSCOPE_ATLAS"  # the folder of an atlas that the app also has
+ROOMS = "HEADSCOPE_ROOMS"  # "1" on a server that offers rooms, or `THIS_MACHINE`
+THIS_MACHINE = "this machine"  # rooms are opened on the machine of the server alone
+HOSTED = "HEADSCOPE_HOSTED"  # "1" on a server for strangers
+RUNS = "HEADSCOPE_RUNS"  # the folder of finished models, which servers may share
 PACKAGE = Path(__file__).resolve().parent
 
 
