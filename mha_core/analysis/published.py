@@ -37,11 +37,6 @@ class PublishedSizes:
     spec: AttentionSpec | LatentSpec
     source: Phrase
 
-    @property
-    def kind(self) -> str:
-        """How its heads share keys and values: mha, gqa, mqa or mla."""
-        return kind(self.spec)
-
 
 def kind(spec: AttentionSpec | LatentSpec) -> str:
     """mha, gqa, mqa or mla: how the heads of a layer share keys and values.

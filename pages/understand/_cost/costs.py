@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core import AttentionSpec
 from mha_core.analysis.cost import Cost, cost, variants
 from mha_core.analysis.cost import by_heads as cost_by_heads
-from mha_core.analysis.published import published_sizes
+from mha_core.analysis.published import kind, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.scene.scene import DEFAULTS
 from mha_core.sources import mini
@@ -119,7 +119,7 @@ def models(layer: LayerSizes) -> None:
         }
         token = {t("cost.column_token", dtype=name): in_bytes(kept * BYTES[name], 5) for name in formats}
         rows.append(
-            {t("cost.column_model"): model.name, t("cost.column_kind"): model.kind.upper()}
+            {t("cost.column_model"): model.name, t("cost.column_kind"): kind(spec).upper()}
             | ({} if short else sizes)
             | token
             | {t("cost.column_share"): f"{kept / full:.1%}"}
