@@ -73,7 +73,9 @@ def compare(first: LayerTrace, second: LayerTrace, *, heads: tuple[int, int]) ->
     tables = []
     for side, (layer, head) in enumerate(zip((first, second), heads, strict=True)):
         rows, columns = ([pair[side] for pair in pairs] for pairs in (queries, keys))
-        cells = _between(layer.weights(head), rows, columns)
+        weights = layer.weights(head)
+        of_words = np.stack([weights[:, list(word.positions)].sum(1) for word in columns], 1)
+        cells = np.stack([of_words[list(word.positions)].mean(0) for word in rows])
         index = pd.Index(map(_label, queries), name="query")
         tables.append(pd.DataFrame(cells, index, pd.Index(map(_label, keys), name="key")))
     one, other = tables
@@ -115,11 +117,6 @@ def _words(tokens: Tokens) -> list[Word]:
         form = (typed or "".join(tokens.pieces[at] for at in places)).casefold()
         words.append(Word(labels[number], form, tuple(places), places[0] in special))
     return words
-
-
-def _between(weights: np.ndarray, queries: list[Word], keys: list[Word]) -> np.ndarray:
-    columns = np.stack([weights[:, list(word.positions)].sum(1) for word in keys], 1)
-    return np.stack([columns[list(word.positions)].mean(0) for word in queries])
 
 
 def divergence(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:

@@ -9,7 +9,6 @@ from mha_core.analysis.patterns import Without, blocks, leave_out, of_one_kind
 from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError, Phrase, listed, one_of
 from mha_core.traces.indices import Picked
-from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
 HEADS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "max": np.max, "min": np.min}
@@ -53,21 +52,15 @@ def rollout(
         raise MhaError("A rollout stays in one text; these layers look from one text at another.")
     shares = np.eye(len(trace.tokens))
     for current in trace.layers[: last + 1]:
-        step = (1 - residual) * _combined(current, heads) + residual * np.eye(len(shares))
+        joined = np.zeros(shares.shape)
+        for block in blocks(current):
+            keys = slice(block.weights.shape[2])
+            joined[block.rows, keys] = HEADS[heads](block.weights.astype(np.float64), axis=0)
+        step = (1 - residual) * joined + residual * np.eye(len(shares))
         total = step.sum(1, keepdims=True)  # less than 1 with sinks, 0 if all keys are hidden
         shares = np.divide(step, total, out=np.zeros_like(step), where=total > 0) @ shares
     axes = (pd.Index(trace.tokens.labels, name=axis) for axis in ("query", "key"))
     return pd.DataFrame(shares, *axes)
-
-
-def _combined(layer: LayerTrace, heads: str) -> np.ndarray:
-    """The weights of all heads combined into one matrix, computed block by block. (query, key), float64"""
-    combined = np.zeros((layer.n_query, layer.n_key))
-    for block in blocks(layer):
-        combined[block.rows, : block.weights.shape[2]] = HEADS[heads](
-            block.weights.astype(np.float64), axis=0
-        )
-    return combined
 
 
 def two_hops(
