@@ -217,10 +217,9 @@ def view(
         token=token,
         on=on,
         texts=texts(language),
-        matrices=True,
-        held=held(texts(language), trace, layer, numbers, loaded_heads),
         said=said,
     )
+    header |= {"matrices": True, "held": held(texts(language), trace, layer, numbers, loaded_heads)}
     if ledger is not None:
         header["ledger"] = ledger.drawing() | {"texts": ledger_texts(language)}
     return HeadView(header, blob, frame_height, partial(showing.scene_of, traces, focus))
@@ -356,15 +355,12 @@ def header(
     title: str,
     texts: Mapping[str, str],
     name: str = "view",
-    matrices: bool = False,
-    held: str = "",
 ) -> dict:
     """The settings that the scripts read besides the numbers, here of weights that belong to no trace.
 
     For each panel, `special` has the positions of its queries and of its keys. `on` are the heads drawn
-    first; by default those that answer at the chosen token, else the chosen one. With `matrices` those of the
-    chosen head and of all heads are drawn below. `held` says which layers and heads a page of its own has, if
-    these are not all.
+    first; by default those that answer at the chosen token, else the chosen one. A view may ask for
+    "matrices", of the chosen head and of all heads, and say in "held" which layers and heads it has.
 
     `header_of` adds what traces know: "kv", the number of key/value heads, of which neighbours share one; for
     each panel the results of `groups` and `questions`, the "unknown" words, and descriptions of the "edits";
@@ -385,9 +381,9 @@ def header(
         "unknown": [],
         "questions": [],
         "edits": [],
-        "matrices": matrices,
+        "matrices": False,
         "random": False,
-        "held": held,
+        "held": "",
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),
