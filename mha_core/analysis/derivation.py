@@ -47,7 +47,7 @@ FORMULAS = {
 }
 SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
 WORDS = {
-    "rotary": r"\text{RoPE}",
+    "rotary": r"\text{{RoPE}}",
     "scale": r"\cdot\, {by:.4g}",
     "clip": r"\pm {at:.4g}",
     "norm": r"\text{{{kind}}}",
@@ -86,8 +86,7 @@ def adjustment_formula(adjustments: Adjustments, sizes: dict) -> str:
         letter, head = name.upper(), sizes["i" if name == "q" else "kv"]
         line = f"{letter}{chr(39)}_{{{head}}}"
         for number, step in enumerate(steps, start=1):
-            word = WORDS[step.name]
-            word = word if step.name == "rotary" else word.format(**vars(step))
+            word = WORDS[step.name].format(**vars(step))
             marks = "" if number == len(steps) else "'" * (number + 1)
             line += rf" \xrightarrow{{\;{word}\;}} {letter}{marks}_{{{head}}}"
         lines += [line] if steps else []
