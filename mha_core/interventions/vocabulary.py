@@ -46,8 +46,7 @@ class Vocabulary(NamedTuple):
             if not numbers:
                 top = [self.word(number) for number in best]
                 raise MhaError(
-                    "{name} {word!r} is no word that the model can answer with here; the most probable ones "
-                    "are {words}.",
+                    "The model cannot answer with {name} {word!r} here; its most probable answers are {words}.",
                     name=name,
                     word=word,
                     words=listed([Phrase("“{word}”", word=one) for one in top], "and"),

@@ -264,7 +264,7 @@ def test_a_trace_without_effects_is_refused_by_name(refused):
     assert "at is a token at which the model answers: 1, 2" in str(refused(mha.effects, trace, at="[CLS]"))
     for word in ("xyzzy", "dog", lexicon("en").number["dog"]):  # the model answers with words of the text
         error = refused(mha.effects, trace, answer=word)
-        assert "is no word that the model can answer with here" in str(error)
+        assert "The model cannot answer with" in str(error)
         assert error.fixes[0] == {"answer": "animal"}
     assert "method" in str(refused(mha.effects, trace, method="guess"))
     untrained = mini.model(mini.find("en", "glass-box", 4, 64), trained=False)

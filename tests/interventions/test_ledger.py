@@ -131,7 +131,7 @@ def test_what_has_no_ledger_is_refused_with_the_reason():
     model, tokenizer, text = made("gpt2")
     trace = mha.trace(text, source=model, tokenizer=tokenizer)
     for asked, said in (
-        ({"word": "no word"}, "no word that the model can answer with"),
+        ({"word": "no word"}, "cannot answer with"),
         ({"word": 10**6}, "its number from 0 to"),
         ({"token": 9}, "tokens 0 to 5"),
     ):

@@ -40,7 +40,7 @@ def test_a_word_of_your_own_has_its_probability_before_and_after(on_page):
     said = f"The probability of **street** at **it**: {before} → {after}"
     assert said in [one.value for one in app.markdown]
     app.text_input(key="what_if_word").set_value("zebra").run()
-    assert "no word that the model can answer with" in app.info[0].value
+    assert "The model cannot answer with" in app.info[0].value
 
 
 @pytest.fixture
