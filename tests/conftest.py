@@ -57,19 +57,25 @@ MAX_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
-    """Two more than processors, since tests wait for browsers; files that are named run in this process."""
-    named = [Path(str(asked).split("::")[0]).suffix for asked in config.args]
-    return 0 if ".py" in named else min((os.cpu_count() or 1) + 2, MAX_WORKERS)
+    """As many as processors, and two more where tests wait for browsers; named files run in this process."""
+    if any(Path(str(asked).split("::")[0]).suffix == ".py" for asked in config.args):
+        return 0
+    waiting = 0 if config.option.markexpr == "not slow" else 2
+    return min((os.cpu_count() or 1) + waiting, MAX_WORKERS)
+
+
+gc.disable()  # a third of the time that collecting the tests takes
 
 
 def pytest_collection_finish() -> None:
     """Exclude everything loaded now from garbage collection: it stays until the end."""
     gc.freeze()
+    gc.enable()
 
 
 TESTS = Path(__file__).parent
 # folders in which only the first case of a test is quick
-FIRST_CASE = ("pages", "parity", "sources", "capture")
+FIRST_CASE = ("pages", "parity", "sources", "capture", "differences", "static")
 
 
 def pytest_collection_modifyitems(items) -> None:

@@ -58,6 +58,7 @@ messages = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=MESSAGES // EACH,
     derandomize="HEADSCOPE_FUZZ" not in os.environ,
