@@ -1,14 +1,10 @@
-"""The app in a real browser: sentences, links, Back and downloads."""
+"""The app in a real browser: sentences, links and Back."""
 
-import csv
-import io
 import re
 from urllib.parse import urlencode, urlsplit
 
-import numpy as np
-from playwright.sync_api import TimeoutError, expect
+from playwright.sync_api import expect
 
-import mha_core as mha
 from mha_core.scene.scene import Scene
 from tests.browser.conftest import MOVING, link_of
 
@@ -140,34 +136,3 @@ def test_tokens_that_look_like_markup_appear_in_sentences_as_typed(visit, app):
     page = visit(random(f"{app}/token", text=nasty, token=1))
     for markup in ("em", "code", "a[href='y']", ".katex-error"):
         assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
-
-
-def downloaded(page, button):
-    """The file that a button saves.
-
-    Streamlit writes the file on request, and on a busy machine it sometimes did not: then the button is
-    clicked again, as a reader would do.
-    """
-    try:
-        with page.expect_download(timeout=15_000) as waiting:
-            button.click()
-    except TimeoutError:
-        with page.expect_download() as waiting:
-            button.click()
-    return waiting.value
-
-
-def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
-    page = visit(random(app, text="=1+1 @x hello", h=2, d_model=6))
-    page.get_by_text("Numbers as a table").click()
-    settled(page)
-    expect(page.get_by_test_id("stDataFrame").last).to_be_visible()
-    settled(page)
-    file = downloaded(page, page.get_by_role("button", name="Download CSV"))
-    rows = list(csv.DictReader(io.StringIO(file.path().read_text(encoding="utf-8-sig"))))
-    layer = mha.trace("=1+1 @x hello", h=2, d_model=6).layers[0]
-    np.testing.assert_allclose(
-        [float(row["weights"]) for row in rows], layer.weights().ravel(), rtol=1e-6, atol=0
-    )
-    assert {row["query"][0] for row in rows} == {"'", "1", "x", "h"}  # no cell starts a formula
-    assert file.suggested_filename == "headscope-weights-layer-1-1-1-x-hello.csv"

@@ -5,6 +5,7 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 import pytest
+import streamlit as st
 
 import mha_core as mha
 from mha_core.analysis import patterns
@@ -171,6 +172,19 @@ def test_every_matrix_of_a_head_can_be_read_as_a_table(opened):
         np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
         assert [*shown.index] == [*expected.index]
     app.main.download_button[0].click().run()
+
+
+def test_the_file_of_a_table_holds_the_matrix_of_every_head(opened, monkeypatch):
+    offered = {}
+    monkeypatch.setattr(
+        st, "download_button", lambda _, data, **of: offered.update({of["file_name"]: data()})
+    )
+    sizes = {"text": "=1+1 @x hello", "h": 2, "d_model": 6}
+    opened("numbers", **sizes)
+    table = pd.read_csv(BytesIO(offered["headscope-weights-layer-1-1-1-x-hello.csv"]))
+    weights = random_trace(**sizes).layers[0].weights()
+    np.testing.assert_allclose(table["weights"], weights.ravel(), rtol=1e-6, atol=0)
+    assert {word[0] for word in table["query"]} == {"'", "1", "x", "h"}  # no cell starts a formula
 
 
 @pytest.mark.parametrize(
