@@ -182,7 +182,7 @@ def _made_up(language: str, *, linked: bool) -> Iterator[AtlasText]:
         if draw < STATEMENTS:
             sentence = grammar.statement(rng)
         else:
-            kind = "agreement" if draw < STATEMENTS + AGREEMENT else rng.choice(grammar.names)
+            kind = "agreement" if draw < STATEMENTS + AGREEMENT else rng.choice([*grammar.schemas])
             sentence = rng.choice(grammar.pair(rng, kind, "test"))
         plain = _typed(words, sentence, range(1, len(sentence.words)), linked)
         mixed = _mixed(words, sentence, rng, linked)

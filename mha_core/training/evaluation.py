@@ -27,7 +27,7 @@ from mha_core.training.questions import QUESTIONS
 
 PAIRS = 40  # of each pattern
 STATEMENTS = 600  # sentences without a pronoun to resolve
-READABLE = 0.95, 0.5  # least accuracy and weight of a head whose role can be seen
+READABLE = 0.95  # least accuracy of a head that resolves pronouns
 BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
 LONG = 33  # tokens of a text longer than most training texts
 
@@ -51,7 +51,7 @@ class HeldOutScores:
     layer: int
     head: int
     agreement: float
-    resolving: int  # heads of the last layer that are right in at least 95 % of the sentences
+    resolving: int  # heads of the last layer with an accuracy of at least `READABLE`
     famous: tuple[float, ...]
     famous_right: tuple[bool, ...]
 
@@ -67,7 +67,7 @@ def pairs(
 def _pairs(language: str, split: str, agreement: bool, count: int, shape: str = "") -> list[Sentence]:
     grammar = Grammar(lexicon(language))
     rng = Random(f"pairs {split} {shape}")
-    names: Sequence[str] = ("agreement",) if agreement else grammar.names
+    names: Sequence[str] = ("agreement",) if agreement else tuple(grammar.schemas)
     if shape == NEUTRAL_SHAPE:  # in other patterns nobody could tell which noun is meant
         names = [name for name in names if grammar.schemas[name].get("neutral")]
     return [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split, shape)]
@@ -87,9 +87,8 @@ def everyday(
     sentences = _pairs(language, "test", False, count) + _pairs(language, "test", True, 4 * count)
     sentences += [grammar.statement(rng) for _ in range(statements)]
     if long:
-        sentences = [
-            longer for one in sentences if len((longer := grammar.lengthened(rng, one)).words) >= LONG
-        ]
+        longer = [grammar.lengthened(rng, (one,))[0] for one in sentences]
+        sentences = [one for one in longer if len(one.words) >= LONG]
     if unknown:
         sentences = [grammar.with_unknown(rng, sentence, unknown) for sentence in sentences]
     return encode([one for one in sentences if len(one.words) <= MAX_WORDS], grammar.lexicon)
@@ -169,25 +168,13 @@ def _noun_logits(model: SmallModel, passed: Pass, pronoun: torch.Tensor) -> torc
     return model.logits(model.read_rows(passed, at, pronoun, model.gates(("noun",))))
 
 
-@dataclass(frozen=True)
-class BlockingEffects:
+@torch.inference_mode()
+def blocking_effects(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> dict[str, float]:
     """How often an edit changes the answer, among sentences with a right answer.
 
-    `all_heads` and `best_head`: the pronoun is blocked from the right noun, in all heads of the last layer or
-    in the best one. `patched`: the pronoun's weights are those of the sentence's twin, in which the other
-    noun is right.
-    """
-
-    all_heads: float
-    best_head: float
-    patched: float
-
-
-@torch.inference_mode()
-def blocking_effects(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> BlockingEffects:
-    """How the answer depends on the edge from pronoun to noun, in all heads or the best one, and on its row.
-
-    The best head of the last layer is chosen on validation pairs; `count` pairs of each pattern are measured.
+    The pronoun is blocked from the right noun, in "all_heads" of the last layer or in the "best_head", chosen
+    on validation pairs; or it is "patched": its weights are those of the sentence's twin, in which the other
+    noun is right. `count` pairs of each pattern are measured.
     """
     before, _ = noun_weights(model, pairs(language, "validation", count=count))
     best = best_head(before[:, -1:])[1]
@@ -206,12 +193,12 @@ def blocking_effects(model: SmallModel, language: str = "en", *, count: int = PA
     plain, last = answered()
     right = plain == ids.gather(1, nouns)[:, 0]
     twins = torch.arange(len(ids)) ^ 1
-    rules = [
-        ScoreRule(mask=~edge),
-        ScoreRule(mask=~in_best),
-        ScoreRule(patched_weights=last.weights()[twins]),
-    ]
-    return BlockingEffects(*(float((answered(rule)[0] != plain)[right].float().mean()) for rule in rules))
+    rules = {
+        "all_heads": ScoreRule(mask=~edge),
+        "best_head": ScoreRule(mask=~in_best),
+        "patched": ScoreRule(patched_weights=last.weights()[twins]),
+    }
+    return {name: float((answered(rule)[0] != plain)[right].float().mean()) for name, rule in rules.items()}
 
 
 def best_head(weights: np.ndarray) -> tuple[int, int]:
@@ -247,7 +234,7 @@ def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> He
         layer=layer,
         head=head,
         agreement=float(agreed.mean(0).max()),
-        resolving=int(((last[..., 0] > last[..., 1]).mean(0) >= READABLE[0]).sum()),
+        resolving=int(((last[..., 0] > last[..., 1]).mean(0) >= READABLE).sum()),
         famous=tuple(float(w) for w in famous_weights[:, layer, head, 0]),
         famous_right=tuple(bool(a) for a in famous_answers),
     )

@@ -20,7 +20,6 @@ from mha_core.training.lexicon import (
     CAPITALS,
     FORMS,
     PART,
-    SPARES,
     START,
     Lexicon,
     Noun,
@@ -99,17 +98,16 @@ class Phrases:
         rng: Random,
         template: tuple[str, ...],
         roles: Mapping[str, Any],
-        number: str | Sequence[str],
-        banned: frozenset[str],
+        banned: frozenset[str] = frozenset(),
     ) -> tuple[list[TaggedWord], dict[str, int]]:
         """The words of a template, [CLS] first, and the positions of A, B, P and the cue among them.
 
-        `number` is the pronoun kind of both roles, or of each; a plural decides between was and were.
+        The roles A and B are a noun and the kind of its pronoun each, P is the kind of the pronoun. A plural
+        decides between was and were.
         """
-        kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
         words = [TaggedWord(START, BOUNDARY)]
         at: dict[str, int] = {}
-        self._fill(rng, template, roles, kinds, banned, words, at)
+        self._fill(rng, template, roles, banned, words, at)
         if words[-1].text not in STOPS:
             words.append(TaggedWord(self.stop, BOUNDARY))
         return words, at
@@ -118,8 +116,7 @@ class Phrases:
         self,
         rng: Random,
         template: tuple[str, ...],
-        roles: Mapping[str, Any],  # the nouns A and B, and the pronoun kind P
-        kinds: Mapping[str, str],
+        roles: Mapping[str, Any],
         banned: frozenset[str],
         words: list[TaggedWord],
         at: dict[str, int],
@@ -140,15 +137,21 @@ class Phrases:
             if not part.startswith("{"):
                 forms = spelled(part)
                 text = forms[plural and len(forms) > 1]
-                words.append(TaggedWord(text, self._part_of(part, forms[0]), depth))
+                given = part.partition("/")[2].replace("_", " ")
+                words.append(TaggedWord(text, given or self.lexicon.parts[forms[0]], depth))
                 continue
             slot = part[1:-1]
             if slot in ("A", "B"):
-                plural = is_plural(kinds[slot])
-                words += self._phrase(rng, roles[slot], plural, banned, depth)
+                noun, kind = roles[slot]
+                plural = is_plural(kind)
+                words += self._phrase(rng, noun, plural, banned, depth)
                 at[slot] = len(words) - 1
                 if slot == "A" and self.distractors and "B" not in at and rng.random() < self.mix.distractor:
-                    self._distract(rng, roles[slot], plural, banned, words, depth)
+                    # a clause about the first noun, with words that the pronoun could be thought to refer to
+                    clause = rng.choice(self.distractors)
+                    if "who" in clause and noun.kind == "other":
+                        clause = tuple("that/relative" if one == "who" else one for one in clause)
+                    self._fill(rng, clause, {}, banned, words, {}, depth, plural)
             elif slot == "P":
                 plural = is_plural(roles["P"])
                 at["P"] = len(words)
@@ -161,26 +164,6 @@ class Phrases:
                 if words[-1].part != PREPOSITION:  # the hands of the man are cold
                     plural = number
                 words += filled
-
-    def _distract(
-        self,
-        rng: Random,
-        noun: Noun,
-        plural: bool,
-        banned: frozenset[str],
-        words: list[TaggedWord],
-        depth: int,
-    ) -> None:
-        """A clause about the first noun, with words that the pronoun could be thought to refer to."""
-        template = rng.choice(self.distractors)
-        if "who" in template and noun.kind == "other":
-            template = tuple("that/relative" if part == "who" else part for part in template)
-        self._fill(rng, template, {}, {}, banned, words, {}, depth, plural)
-
-    def _part_of(self, part: str, word: str) -> str:
-        """The part of speech of a word that a template spells out."""
-        _, _, given = part.partition("/")
-        return given.replace("_", " ") or self.lexicon.parts[word]
 
     def _slot(
         self, rng: Random, slot: str, plural: bool, banned: frozenset[str], depth: int
@@ -275,12 +258,10 @@ class Grammar:
         self.lexicon, self.mix = lexicon, mix
         self.phrases = Phrases(lexicon, mix)
         grammar = lexicon.grammar
-        self.pronouns = tuple(grammar["pronouns"])
         self.schemas = {schema["name"]: schema for schema in grammar["schema"]}
         self.shapes, self.held_out_shapes = grammar["shapes"], grammar["held_out_shapes"]
         self.statements = [parts(template) for template in grammar["statements"]]
         self._held_out = {" ".join(sorted(pair.split())) for pair in grammar.get("held_out", ())}
-        self._pools: dict[tuple, Any] = {}
 
     def sentences(self, rng: Random) -> Pair:
         """Two training sentences: a pair that differs in one word, or two statements without a pronoun.
@@ -300,27 +281,21 @@ class Grammar:
             longest = LONGEST_ALONE
             if rng.random() < self.mix.long:
                 longest = MAX_WORDS
-                pair = self._after_statements(rng, pair)
+                pair = self.lengthened(rng, pair)
             elif rng.random() < self.mix.sentence_before:
                 pair = self._after_statement(rng, pair)
             if rng.random() < self.mix.no_stop:
                 pair = tuple(self._without_stop(sentence) for sentence in pair)
             if rng.random() < self.mix.unknown:
-                state = rng.getstate()
-                pair = tuple(
-                    self._unknown_alike(rng, state, sentence)
-                    if sentence.pronoun
-                    else self.with_unknown(rng, sentence)
-                    for sentence in pair
-                )
+                state, unknown = rng.getstate(), []
+                for sentence in pair:
+                    if sentence.pronoun:  # the same words in both
+                        rng.setstate(state)
+                    unknown.append(self.with_unknown(rng, sentence))
+                pair = tuple(unknown)
             if max(len(sentence.words) for sentence in pair) <= longest:
                 one, other = pair
                 return one, other
-
-    def _unknown_alike(self, rng: Random, state: tuple, sentence: Sentence) -> Sentence:
-        """Make the same words unknown in both sentences of a pair."""
-        rng.setstate(state)
-        return self.with_unknown(rng, sentence)
 
     def with_unknown(self, rng: Random, sentence: Sentence, count: int | None = None) -> Sentence:
         """The sentence with `count` of its words (by default one to three) replaced by spares.
@@ -347,7 +322,7 @@ class Grammar:
         kind, count = self._kind_of_spare(rng, word, part), 1
         if kind == "word":
             count = len(word) if rng.random() < CUT else 1
-        free = [f"[{kind} {nth}]" for nth in range(1, SPARES[self.lexicon.code][kind] + 1)]
+        free: Sequence[str] = self.lexicon.spares_of[kind]
         free = [spare for spare in free if spare not in used] or free
         taken = tuple(rng.sample(free, min(count, len(free))))
         used.update(taken)
@@ -370,12 +345,8 @@ class Grammar:
         by_form = pair[0].schema in ("agreement", ALONE)
         return pair if by_form and not all(map(self._pronoun_decides, longer)) else longer
 
-    def lengthened(self, rng: Random, sentence: Sentence) -> Sentence:
-        """The sentence after as many statements as fit, or unchanged."""
-        return self._after_statements(rng, (sentence,))[0]
-
-    def _after_statements(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-        """The pair after as many statements as fit."""
+    def lengthened(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """The sentences after as many statements as fit, or unchanged."""
         for _ in range(12):
             longer = self._after_statement(rng, pair)
             if max(len(sentence.words) for sentence in longer) > MAX_WORDS:
@@ -394,7 +365,7 @@ class Grammar:
     def pair(self, rng: Random, schema: str, split: str, shape: str = "") -> Pair:
         """Two sentences that differ in one word, which moves the pronoun from one noun to the other.
 
-        `schema` is one of `names`; in "agreement" that word is the pronoun itself. `shape` is the name of a
+        `schema` is one of `schemas`; in "agreement" that word is the pronoun itself. `shape` is the name of a
         sentence shape, trained or held out.
         """
         if schema == "agreement":
@@ -415,10 +386,6 @@ class Grammar:
         one, other = pair
         return one, other
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.schemas)
-
     def split(self, one: Noun, other: Noun) -> str:
         """The set that a pair of nouns belongs to, in either order, by a hash of their words."""
         key = " ".join(sorted((one.one, other.one)))
@@ -435,7 +402,8 @@ class Grammar:
         template = parts(self._template(rng, schema, shape))
         cues = tuple(schema[to].split() for to in ("to_a", "to_b"))
         banned = frozenset(cues[0] + cues[1])
-        words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun}, pronoun, banned)
+        roles = {"A": (one, pronoun), "B": (other, pronoun), "P": pronoun}
+        words, at = self.phrases.filled(rng, template, roles, banned)
         nouns = (at["A"], at["B"])
         pair = []
         for to in (0, 1):
@@ -462,10 +430,10 @@ class Grammar:
     def _agreement(self, rng: Random, split: str) -> Pair:
         firsts, seconds = self.lexicon.grammar["agreement_classes"]
         while True:
-            one, one_is = rng.choice(self._nouns_with_pronouns(firsts))
-            other, other_is = rng.choice(self._nouns_with_pronouns(seconds))
-            if one.one != other.one and self.split(one, other) == split:
-                pair = self._agreeing(rng, (one, other), (one_is, other_is))
+            one = rng.choice(_nouns_with_pronouns(self.lexicon, firsts))
+            other = rng.choice(_nouns_with_pronouns(self.lexicon, seconds))
+            if one[0].one != other[0].one and self.split(one[0], other[0]) == split:
+                pair = self._agreeing(rng, one, other)
                 if all(map(self._pronoun_decides, pair)):
                     return pair
 
@@ -482,43 +450,41 @@ class Grammar:
         """Two sentences with a cue, in which the form of the pronoun alone decides what it refers to."""
         while True:
             schema = rng.choice([*self.schemas.values()])
-            one, one_is = rng.choice(self._nouns_with_pronouns(schema["a"]))
-            other, other_is = rng.choice(self._nouns_with_pronouns(schema["b"]))
+            one, one_is = first = rng.choice(_nouns_with_pronouns(self.lexicon, schema["a"]))
+            other, other_is = second = rng.choice(_nouns_with_pronouns(self.lexicon, schema["b"]))
             if one.one == other.one or one_is == other_is or self.split(one, other) != "train":
                 continue
             cue = rng.choice(f"{schema['to_a']} {schema['to_b']}".split())
             template = self._template(rng, schema, rng.choice(["", *self.shapes])).replace(
                 "{cue}", f"{cue}/predicate"
             )
-            pair = self._agreeing(rng, (one, other), (one_is, other_is), template)
+            pair = self._agreeing(rng, first, second, template)
             if all(map(self._pronoun_decides, pair)):
                 return pair
 
     def _agreeing(
-        self, rng: Random, nouns: tuple[Noun, Noun], pronouns: tuple[str, str], pattern: str = ""
+        self, rng: Random, one: tuple[Noun, str], other: tuple[Noun, str], pattern: str = ""
     ) -> Pair:
         """Two sentences that differ in the pronoun: that of the one noun, then that of the other."""
         template = parts(pattern or self._ending(rng, rng.choice(self.lexicon.grammar["agreement"])))
         state, pair = rng.getstate(), []
-        for referent, pronoun in enumerate(pronouns):
+        for referent, (_, pronoun) in zip("AB", (one, other), strict=True):
             rng.setstate(state)  # the same adjectives and articles in both
-            roles = {"A": nouns[0], "B": nouns[1], "P": pronoun}
-            words, at = self.phrases.filled(rng, template, roles, pronouns, frozenset())
-            places = (at["A"], at["B"])
-            pair.append(_agreed(words, at["P"], (places[referent], places[1 - referent])))
+            words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun})
+            further = "B" if referent == "A" else "A"
+            pair.append(_agreed(words, at["P"], (at[referent], at[further])))
         of_one, of_other = pair
         return of_one, of_other
 
     def _alone(self, rng: Random) -> Pair:
         """Two sentences that differ in their only noun and in the pronoun that refers to it."""
-        nouns = self._nouns_with_pronouns(self.lexicon.grammar["alone_classes"])
+        nouns = _nouns_with_pronouns(self.lexicon, self.lexicon.grammar["alone_classes"])
         while True:
             template = parts(self._ending(rng, rng.choice(self.lexicon.grammar["alone"])))
             state, pair = rng.getrandbits(32), []
             for noun, pronoun in rng.sample(nouns, 2):
-                filling = Random(state)
-                roles = {"A": noun, "P": pronoun}
-                words, at = self.phrases.filled(filling, template, roles, pronoun, frozenset())
+                roles = {"A": (noun, pronoun), "P": pronoun}
+                words, at = self.phrases.filled(Random(state), template, roles)
                 pair.append(replace(_agreed(words, at["P"], (at["A"], 0)), schema=ALONE))
             one, other = pair
             if self._pronoun_decides(one) and self._pronoun_decides(other):
@@ -539,17 +505,14 @@ class Grammar:
 
     def statement(self, rng: Random) -> Sentence:
         """A sentence without a pronoun to resolve."""
-        words, _ = self.phrases.filled(rng, rng.choice(self.statements), {}, "", frozenset())
+        words, _ = self.phrases.filled(rng, rng.choice(self.statements), {})
         return _sentence(words)
 
     # Choosing nouns
 
     def _noun_pair(self, rng: Random, firsts: str, seconds: str, split: str) -> tuple[str, Noun, Noun]:
         """A pronoun and two nouns that it could refer to."""
-        ways = self._pools.get((firsts, seconds))
-        if ways is None:
-            pools = {p: (self._pool(firsts, p), self._pool(seconds, p)) for p in self.pronouns}
-            ways = self._pools[firsts, seconds] = {p: both for p, both in pools.items() if all(both)}
+        ways = _pools(self.lexicon, firsts, seconds)
         plurals = [pronoun for pronoun in ways if is_plural(pronoun)]
         singular = [pronoun for pronoun in ways if not is_plural(pronoun)]
         while True:
@@ -558,27 +521,31 @@ class Grammar:
                 pronoun = plurals[0] if len(plurals) == 1 else rng.choice(plurals)
             else:
                 pronoun = rng.choice(singular)
-            one, other = (_common(rng, pool) for pool in ways[pronoun])
+            # the classes list common words first, and those are more frequent
+            one, other = (pool[int(len(pool) * rng.random() ** 2)] for pool in ways[pronoun])
             if one.one != other.one and self.split(one, other) == split:
                 return pronoun, one, other
 
-    def _pool(self, classes: str, pronoun: str) -> list[Noun]:
-        nouns = [noun for group in classes.split() for noun in self.lexicon.groups[group]]
-        return [noun for noun in nouns if pronoun in self.lexicon.pronoun_kinds(noun)]
 
-    def _nouns_with_pronouns(self, classes: str) -> list[tuple[Noun, str]]:
-        """Every noun of the classes with every pronoun that can refer to it."""
-        key = (classes, "any")
-        if key not in self._pools:
-            self._pools[key] = [
-                (noun, pronoun) for pronoun in self.pronouns for noun in self._pool(classes, pronoun)
-            ]
-        return self._pools[key]
+@cache
+def _pools(lexicon: Lexicon, firsts: str, seconds: str) -> dict[str, tuple[list[Noun], list[Noun]]]:
+    """For each pronoun that can refer to nouns of both classes: all those nouns."""
+    pools = {
+        kind: (_pool(lexicon, firsts, kind), _pool(lexicon, seconds, kind))
+        for kind in lexicon.grammar["pronouns"]
+    }
+    return {kind: both for kind, both in pools.items() if all(both)}
 
 
-def _common(rng: Random, nouns: list[Noun]) -> Noun:
-    """A random noun; the classes list common words first, and those are more frequent."""
-    return nouns[int(len(nouns) * rng.random() ** 2)]
+@cache
+def _nouns_with_pronouns(lexicon: Lexicon, classes: str) -> list[tuple[Noun, str]]:
+    """Every noun of the classes with every pronoun that can refer to it."""
+    return [(noun, kind) for kind in lexicon.grammar["pronouns"] for noun in _pool(lexicon, classes, kind)]
+
+
+def _pool(lexicon: Lexicon, classes: str, pronoun: str) -> list[Noun]:
+    nouns = [noun for group in classes.split() for noun in lexicon.groups[group]]
+    return [noun for noun in nouns if pronoun in lexicon.pronoun_kinds(noun)]
 
 
 def _sentence(
@@ -634,18 +601,12 @@ def _resolved(
 def _joined(before: Sentence, sentence: Sentence) -> Sentence:
     """Both sentences as one text."""
     shift = len(before.words) - 1
-    moved = tuple(
-        link._replace(query=link.query + shift, key=link.key and link.key + shift) for link in sentence.links
-    )
-    one, other = sentence.nouns
+    moved = _moved(sentence, [0, *range(1 + shift, len(sentence.words) + shift)])
     return replace(
-        sentence,
+        moved,
         words=(*before.words, *sentence.words[1:]),
         parts=(*before.parts, *sentence.parts[1:]),
-        links=(*before.links, *moved),
-        pronoun=sentence.pronoun and sentence.pronoun + shift,
-        nouns=(one and one + shift, other and other + shift),
-        cue=sentence.cue and sentence.cue + shift,
+        links=(*before.links, *moved.links),
     )
 
 
@@ -659,18 +620,19 @@ def with_spares(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sente
         words += pieces
         new_parts += [part] * len(pieces)
         now.append(len(words) - 1)
-    cue_is_unknown = sentence.cue in spares and sentence.cue != sentence.pronoun
-    found = []
-    for query, question, key, name in sentence.links:
-        unanswerable = cue_is_unknown and name in DECIDED and key == sentence.nouns[0]
-        found.append(Link(now[query], question, None if unanswerable or key is None else now[key], name))
-    one, other = sentence.nouns
-    return replace(
-        sentence,
-        words=tuple(words),
-        parts=tuple(new_parts),
-        links=tuple(found),
-        pronoun=now[sentence.pronoun] if sentence.pronoun else 0,
-        nouns=(now[one] if one else 0, now[other] if other else 0),
-        cue=now[sentence.cue] if sentence.cue else 0,
-    )
+    found = sentence.links
+    if sentence.cue in spares and sentence.cue != sentence.pronoun:
+        referent = sentence.nouns[0]
+        found = tuple(
+            link._replace(key=None) if link.name in DECIDED and link.key == referent else link
+            for link in found
+        )
+    return _moved(replace(sentence, words=tuple(words), parts=tuple(new_parts), links=found), now)
+
+
+def _moved(sentence: Sentence, now: Sequence[int]) -> Sentence:
+    """The sentence with its positions moved to where they are `now`; 0 for what is not there stays 0."""
+    links = (link._replace(query=now[link.query], key=link.key and now[link.key]) for link in sentence.links)
+    one, other = (now[noun] for noun in sentence.nouns)
+    pronoun, cue = now[sentence.pronoun], now[sentence.cue]
+    return replace(sentence, links=tuple(links), pronoun=pronoun, nouns=(one, other), cue=cue)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from zlib import crc32
 
 import regex
@@ -73,21 +74,20 @@ class Lexicon:
         return tuple(sorted(set(self._all_words())))
 
     @cached_property
+    def spares_of(self) -> dict[str, tuple[str, ...]]:
+        """The vectors that unknown words of each form are read as, such as "[name 3]"."""
+        counts = SPARES[self.code].items()
+        return {kind: tuple(f"[{kind} {nth}]" for nth in range(1, count + 1)) for kind, count in counts}
+
+    @cached_property
     def spares(self) -> tuple[str, ...]:
-        """The vectors that unknown words are read as, such as "[name 3]", by the form of a word."""
-        return tuple(
-            f"[{kind} {nth}]" for kind, count in SPARES[self.code].items() for nth in range(1, count + 1)
-        )
+        """Those of all forms."""
+        return tuple(chain.from_iterable(self.spares_of.values()))
 
     @cached_property
     def characters(self) -> frozenset[str]:
         """The characters of all words, known and unlisted; the Chinese ones are simplified."""
         return frozenset("".join((*self.known, *self.unlisted)))
-
-    @property
-    def n_words(self) -> int:
-        """The number of words with a vector of their own, including the hidden word and [CLS]."""
-        return len(self.known) + 2
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -245,11 +245,8 @@ class Lexicon:
     @cached_property
     def _stand_ins(self) -> dict[str, list[int]]:
         """The numbers that unknown words of each kind are read as: spares, for a number the number words."""
-        spares = {
-            kind: [self.number[f"[{kind} {nth}]"] for nth in range(1, count + 1)]
-            for kind, count in SPARES[self.code].items()
-        }
-        return spares | {"number": [self.number[word] for word in self.words["number"]]}
+        words = self.spares_of | {"number": self.words["number"]}
+        return {kind: [self.number[word] for word in of_kind] for kind, of_kind in words.items()}
 
     def _read_as(self, pieces: list[str], unknown: tuple[int, ...]) -> dict[str, int]:
         """The spare for each unknown word, by its form and its letters.

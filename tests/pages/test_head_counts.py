@@ -103,7 +103,9 @@ def test_what_one_head_decides_is_measured_and_drawn(open_head_counts, english):
     text = " ".join(one.value for one in app.markdown)
     assert "Blocked in **all heads**, " in text
     by_h = [
-        evaluation.blocking_effects(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10).best_head
+        evaluation.blocking_effects(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10)[
+            "best_head"
+        ]
         for h in (2, 8)
     ]
     assert f"{100 * by_h[0]:.0f}% with h\xa0=\xa02 and {100 * by_h[1]:.0f}% with h\xa0=\xa08" in text

@@ -127,7 +127,7 @@ def cases() -> list:
 
 @pytest.mark.parametrize(("language", "template", "answers"), cases())
 def test_a_template_has_the_links_of_its_grammar_and_no_others(language, template, answers):
-    words, _ = Phrases(lexicon(language), EVERYDAY).filled(Random(1), parts(template), {}, "", frozenset())
+    words, _ = Phrases(lexicon(language), EVERYDAY).filled(Random(1), parts(template), {})
     said, seen = [], Counter()
     for word in words:
         seen[word.text] += 1

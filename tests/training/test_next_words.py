@@ -32,7 +32,7 @@ def test_verbs_have_objects_that_fit_and_words_are_those_of_the_models(language)
     }
     found = 0
     for template in told:
-        made, _ = grammar.phrases.filled(Random(len(template)), template, {}, "", frozenset())
+        made, _ = grammar.phrases.filled(Random(len(template)), template, {})
         verb = next(word.text for word in made if forms.get(word.text) in objects)
         after = made[[word.text for word in made].index(verb) :]
         found += any(word.text in objects[forms[verb]] for word in after)

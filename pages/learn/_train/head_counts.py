@@ -145,7 +145,7 @@ def _cuts(code: str, d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
         if (plan.language, plan.architecture, plan.d_model) == (code, "glass-box", d_model)
     }
     rows = {
-        h: vars(evaluation.blocking_effects(mini.model(plans[h]).model, code, count=CUT_PAIRS))
+        h: evaluation.blocking_effects(mini.model(plans[h]).model, code, count=CUT_PAIRS)
         for h in counts
         if h in plans
     }
