@@ -29,7 +29,7 @@ from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, START, Lexicon, lexicon, normalized
 from mha_core.training.links import STOPS
-from mha_core.training.model import ARCHITECTURES, Pass, SmallModel, TransformerBlock
+from mha_core.training.model import ARCHITECTURES, Pass, SmallModel
 from mha_core.training.questions import HIDDEN_WORD, NEXT_WORD, questions_of
 
 NEAREST = 3  # models that an error names in place of one that is not shipped
@@ -245,9 +245,8 @@ def stream(trained: Trained, trace: AttentionTrace) -> Stream:
     with torch.no_grad():
         for layer, traced in zip(model.layers, trace.layers, strict=True):
             z = torch.tensor(traced.result(), device=place)
-            block = layer if isinstance(layer, TransformerBlock) else None
             found.before.append(x.cpu())
-            found.normed.append(None if block is None else block.mlp_norm(x + z).cpu())
+            found.normed.append(layer.mlp_norm(x + z).cpu() if layer.kind == "block" else None)
             x = layer.result(x, z)
     return found
 

@@ -5,9 +5,9 @@ x₀ is the word's embedding plus a learned position vector. The answer to a que
 and T the temperature of the question.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -66,46 +66,30 @@ class Pass(NamedTuple):
     heads: Tensor  # (batch, L, head, d_v): the outputs of the heads of the last layer
 
 
-class TransformerBlock(nn.Module):
-    """An ordinary pre-norm transformer block: ``x + MHA(LN(x))``, then ``x + W₂ GELU(W₁ LN(x))``."""
+class Layer(nn.Module):
+    """A layer of a small model.
 
-    def __init__(self, spec: AttentionSpec | LatentSpec):
+    A "block" is an ordinary pre-norm transformer block: ``x + MHA(LN(x))``, then ``x + W₂ GELU(W₁ LN(x))``.
+    A "lookup" is attention only, ``MHA(LN(x))``: without a residual connection every answer comes from the
+    heads.
+    """
+
+    def __init__(self, kind: str, spec: AttentionSpec | LatentSpec):
         super().__init__()
+        self.kind = kind
         self.norm = nn.LayerNorm(spec.d_model)
-        self.attention = _attention(spec)
-        self.mlp_norm = nn.LayerNorm(spec.d_model)
-        self.mlp_in = nn.Linear(spec.d_model, D_FF)
-        self.mlp_out = nn.Linear(D_FF, spec.d_model)
+        self.attention = LatentAttention(spec) if isinstance(spec, LatentSpec) else MultiHeadAttention(spec)
+        if kind == "block":
+            self.mlp_norm = nn.LayerNorm(spec.d_model)
+            self.mlp_in = nn.Linear(spec.d_model, D_FF)
+            self.mlp_out = nn.Linear(D_FF, spec.d_model)
 
     def result(self, x: Tensor, output: Tensor) -> Tensor:
-        """The residual stream after the block, from the stream before it and the output of its heads."""
+        """The residual stream after the layer, from the stream before it and the output of its heads."""
+        if self.kind == "lookup":
+            return output
         x = x + output
         return x + self.mlp_out(nn.functional.gelu(self.mlp_in(self.mlp_norm(x))))
-
-
-class Lookup(nn.Module):
-    """Attention only, ``MHA(LN(x))``: without a residual connection every answer comes from the heads."""
-
-    def __init__(self, spec: AttentionSpec | LatentSpec):
-        super().__init__()
-        self.norm = nn.LayerNorm(spec.d_model)
-        self.attention = _attention(spec)
-
-    def result(self, x: Tensor, output: Tensor) -> Tensor:
-        """The output of the heads; the stream is not added."""
-        return output
-
-
-LAYERS: Mapping[str, type[TransformerBlock] | type[Lookup]] = {"block": TransformerBlock, "lookup": Lookup}
-
-
-class Layers(nn.ModuleList):
-    """The layers of a small model, in order."""
-
-    if TYPE_CHECKING:
-
-        def __iter__(self) -> Iterator[TransformerBlock | Lookup]: ...
-        def __getitem__(self, at: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -122,7 +106,7 @@ class Shape:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The kinds of its layers, names in `LAYERS`."""
+        """The kinds of its layers, from the first."""
         return ARCHITECTURES[self.architecture]
 
     @property
@@ -166,7 +150,7 @@ class SmallModel(nn.Module):
         self.temperatures: dict[str, float] = {}
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
-        self.layers = Layers(LAYERS[kind](shape.spec) for kind in shape.layers)
+        self.layers: Any = nn.ModuleList(Layer(kind, shape.spec) for kind in shape.layers)
         self.norm = nn.LayerNorm(shape.d_model)
         self.bias = nn.Parameter(torch.zeros(n_words))
         if seed is not None:
@@ -191,7 +175,7 @@ class SmallModel(nn.Module):
         for layer, rule in zip(self.layers, rules or self.rules(ids.shape[1]), strict=True):
             before, normed = x, layer.norm(x)
             values = normed
-            if self.training and isinstance(layer, Lookup) and layer is not self.layers[0]:
+            if self.training and layer.kind == "lookup" and layer is not self.layers[0]:
                 share = VALUE_GRADIENT * (64 / self.shape.d_model) ** 0.5
                 values = torch.lerp(normed.detach(), normed, share)  # same values, smaller gradient
             attended = layer.attention(normed, values=values, key_padding=padding, rule=rule)
@@ -272,7 +256,7 @@ class SmallModel(nn.Module):
                 std *= (2 * len(self.layers)) ** -0.5  # a deep sum of blocks should not grow
             parameter.copy_(normal(tuple(parameter.shape), seed=seed, name=name, std=std))
         self.position.copy_(_sinusoidal(self.shape.d_model))
-        for layer in {self.layers[0], self.layers[-1]} if isinstance(self.layers[-1], Lookup) else ():
+        for layer in {self.layers[0], self.layers[-1]} if self.layers[-1].kind == "lookup" else ():
             _pass_through(layer.attention)
 
 
@@ -310,7 +294,3 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
     shared = sizes.n_heads // sizes.n_kv_heads
     per_head = orthogonal.mT.unflatten(0, (sizes.n_kv_heads, sizes.d_v)).repeat_interleave(shared, 0)
     w_o.copy_(per_head.flatten(0, 1) / shared)
-
-
-def _attention(spec: AttentionSpec | LatentSpec) -> MultiHeadAttention | LatentAttention:
-    return LatentAttention(spec) if isinstance(spec, LatentSpec) else MultiHeadAttention(spec)
