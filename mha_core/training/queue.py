@@ -15,19 +15,16 @@ from torch import Tensor
 from mha_core.cache import Cache, size
 from mha_core.errors import MhaError, listed
 from mha_core.traces.tokens import Tokens
-from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.evaluation import famous, scores, sentence_weights, stages
 from mha_core.training.fit import Plan, Training
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
-from mha_core.training.model import SmallModel
 from mha_core.training.runs import Runs, title
 
 LOG = logging.getLogger("headscope")
 RECORDS = 40  # during a whole training
 PAIRS = 8  # of each pattern, for the scores during training
-MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
 SECRET = 16  # random bytes in the name of a model from a file
 # Of finished trainings (the widest has 280 MB with all steps), and of all others.
 MAX_BYTES, MAX_UNFINISHED_BYTES = 300_000_000, 100_000_000
@@ -66,7 +63,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{checkpoints.name(self.plan)}-s{self.plan.seed}"
+        return title(self.plan)
 
     @property
     def step(self) -> int:
@@ -107,14 +104,7 @@ class Trainings:
     finished training.
     """
 
-    def __init__(
-        self,
-        *,
-        runs: Runs | None = None,
-        opened: Runs | None = None,
-        max_waiting: int = MAX_WAITING,
-        max_waiting_of_user: int = MAX_WAITING_OF_USER,
-    ):
+    def __init__(self, runs: Runs, opened: Runs, *, max_waiting: int, max_waiting_of_user: int):
         self.max_waiting, self.max_waiting_of_user = max_waiting, max_waiting_of_user
         self.runs, self.opened = runs, opened
         self._jobs: dict[Plan, Job] = {}
@@ -149,7 +139,9 @@ class Trainings:
                 self._waiting.append(job)
                 self._forget()
             job.users.add(user)
-            self.ensure_thread()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._loop, name="training", daemon=True)
+                self._thread.start()
             self._changed.notify_all()
             return job
 
@@ -198,9 +190,8 @@ class Trainings:
 
         Raises `MhaError` if there is none, and if its file is refused.
         """
-        for folder in self._folders():
-            if name:
-                folder.touch(name)
+        for folder in (self.runs, self.opened):
+            folder.touch(name or "")
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
@@ -218,21 +209,16 @@ class Trainings:
 
         Raises `MhaError` if it cannot be saved in the folder `opened`.
         """
-        name = f"{title(trained)}-{secrets.token_urlsafe(SECRET)}"
-        if self.opened is not None:
-            self.opened.save(name, trained)
+        name = f"{title(trained.plan)}-{secrets.token_urlsafe(SECRET)}"
+        self.opened.save(name, trained)
         self._read.get(name, lambda _name: trained)
         return name
-
-    def _folders(self) -> list[Runs]:
-        return [folder for folder in (self.runs, self.opened) if folder is not None]
 
     def _from_file(self, name: str | None) -> Trained:
         """A model from a file, read once. Raises `MhaError` if there is none, and for a refused file."""
 
         def read(_name: str | None) -> Trained:
-            models = (folder.load(name) for folder in self._folders() if name)
-            trained = next(filter(None, models), None)
+            trained = self.runs.load(name or "") or self.opened.load(name or "")
             if trained is None:
                 raise MhaError(
                     "No model here is called {name!r} (any more); the page Train can train it again."
@@ -271,12 +257,6 @@ class Trainings:
                 if total > limit and job.state != "waiting":
                     del self._jobs[plan]
 
-    def ensure_thread(self) -> None:
-        """Start the thread that runs waiting trainings, unless it is running."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._loop, name="training", daemon=True)
-            self._thread.start()
-
     def _loop(self) -> None:
         torch.set_num_threads(1)  # products this small are slower on several cores
         while True:
@@ -314,8 +294,7 @@ class Trainings:
         model = run.model.requires_grad_(False).eval()
         trained = Trained(model, job.plan, run.step, {"answer": job.records[-1].answer})
         try:
-            if self.runs is not None:
-                self.runs.save(job.name, trained)
+            self.runs.save(job.name, trained)
         except MhaError as error:
             job.unsaved = error.phrase
         job.trained = trained
@@ -346,7 +325,7 @@ def _too_many(plans: list[Plan], most: int) -> MhaError:
         if len(plans) == 1
         else "{names} wait for you already; stop one of them, or come back when one has begun. For one "
         "visitor at most {limit} may wait.",
-        names=listed([Job(plan).name for plan in plans], "and"),
+        names=listed(map(title, plans), "and"),
         limit=most,
         fixes=fixes,
     )
@@ -366,7 +345,8 @@ def _no_step(name: str | None, step: int, steps: list[int]) -> MhaError:
 def record(run: Training, loss: float | None) -> Record:
     """Measure a training at its current step."""
     language = run.plan.language
-    measured = scores(run.model, language, count=PAIRS)
+    measured, pair = scores(run.model, language, count=PAIRS), famous(language)
+    sentences = (ids[:length] for ids, length in zip(pair.ids, pair.lengths, strict=True))
     return Record(
         run.step,
         loss,
@@ -374,16 +354,9 @@ def record(run: Training, loss: float | None) -> Record:
         measured.accuracy,
         measured.right,
         stages(run.model, language),
-        famous_weights(run.model, language),
+        tuple(np.stack(sentence_weights(run.model, ids)) for ids in sentences),
         {name: tensor.clone() for name, tensor in run.model.state_dict().items()},
     )
-
-
-def famous_weights(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
-    """The weights of every head in both famous sentences: (layer, head, query, key) each, as copies."""
-    pair = famous(language)
-    sentences = zip(pair.ids, pair.lengths, strict=True)
-    return tuple(np.stack(sentence_weights(model, ids[:length])) for ids, length in sentences)
 
 
 def famous_tokens(language: str) -> tuple[Tokens, ...]:

@@ -10,6 +10,7 @@ from mha_core.errors import MhaError
 from mha_core.traces.storage import named
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
+from mha_core.training.fit import Plan
 
 LOG = logging.getLogger("headscope")
 MAX_RUNS = 500
@@ -20,12 +21,12 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
 class Runs:
     """A folder of finished models, each in a file of its name (format: `checkpoints.save_model`).
 
-    A file is complete or does not exist, whenever the process ends. Beyond `max_runs` models or `max_bytes`
+    A file is complete or does not exist, whenever the process ends. Beyond `MAX_RUNS` models or `MAX_BYTES`
     bytes those are deleted that nobody has looked at for the longest time.
     """
 
-    def __init__(self, folder: Path, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES):
-        self.folder, self.max_runs, self.max_bytes = folder, max_runs, max_bytes
+    def __init__(self, folder: Path):
+        self.folder = folder
 
     def save(self, name: str, trained: Trained) -> None:
         """Write a model. Raises `MhaError` if the folder cannot be written to."""
@@ -51,7 +52,7 @@ class Runs:
             return None
         with named(path, name):
             trained = checkpoints.load_model(path)
-        prefix = title(trained)
+        prefix = title(trained.plan)
         if name != prefix and not name.startswith(f"{prefix}-"):
             raise MhaError(
                 "The file of {name} has another model in it, {prefix}; it is not opened.",
@@ -78,10 +79,10 @@ class Runs:
         total = 0
         for count, (_, size, path) in enumerate(sorted(files, reverse=True), start=1):
             total += size
-            if count > self.max_runs or (total > self.max_bytes and count > 1):
+            if count > MAX_RUNS or (total > MAX_BYTES and count > 1):
                 path.unlink(missing_ok=True)
 
 
-def title(trained: Trained) -> str:
+def title(plan: Plan) -> str:
     """The beginning of a model's name: its architecture, language, sizes and seed."""
-    return f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}"
+    return f"{checkpoints.name(plan)}-s{plan.seed}"

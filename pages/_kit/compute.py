@@ -194,8 +194,8 @@ def trainings() -> Trainings:
     """The one queue of trainings that all visitors of this server share."""
     figures = limits.current()
     return Trainings(
-        runs=Runs(resources.runs()),
-        opened=Runs(resources.runs() / OPENED),
+        Runs(resources.runs()),
+        Runs(resources.runs() / OPENED),
         max_waiting=figures.waiting,
         max_waiting_of_user=figures.waiting_of_visitor,
     )

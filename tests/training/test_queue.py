@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mha_core import MhaError
-from mha_core.training import checkpoints
+from mha_core.training import checkpoints, runs
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
 from mha_core.training.evaluation import STAGES, scores, stages
@@ -26,9 +26,14 @@ def quick(monkeypatch, little):
     monkeypatch.setattr(queues, "PAIRS", 1)
 
 
+def queue_of(folder) -> Trainings:
+    """The queue of a server whose models are in that folder."""
+    return Trainings(Runs(folder / "runs"), Runs(folder / "opened"), max_waiting=40, max_waiting_of_user=2)
+
+
 @pytest.fixture
-def trainings():
-    queue = Trainings()
+def trainings(tmp_path):
+    queue = queue_of(tmp_path / "own")
     yield queue
     queue.close()
 
@@ -111,11 +116,10 @@ def test_models_from_files_have_names_of_their_own(trainings):
 
 
 def test_a_finished_model_is_found_by_another_server_and_after_a_restart(trainings, tmp_path):
-    trainings.runs, trainings.opened = (Runs(tmp_path / "new" / name) for name in ("runs", "opened"))
     job = trainings.start(plan(steps=2), "anna")
     until(lambda: job.state == "finished")
     name = trainings.add(untrained(plan(seed=1)))
-    other = Trainings(runs=Runs(trainings.runs.folder), opened=Runs(trainings.opened.folder))
+    other = queue_of(tmp_path / "own")
     assert (other.steps(job.name), other.steps(name)) == ([2], [0])
     model = other.model(job.name)
     assert model is other.model(job.name, 2)
@@ -126,23 +130,23 @@ def test_a_finished_model_is_found_by_another_server_and_after_a_restart(trainin
         other.model(job.name, 1)
     assert other.find(plan(steps=2)) is None
     with pytest.raises(MhaError, match="is called"):
-        Trainings().model(job.name)
+        queue_of(tmp_path / "another").model(job.name)
 
 
-def test_models_from_files_push_no_finished_one_out_nor_one_that_is_looked_at(tmp_path):
-    folders = (Runs(tmp_path, max_runs=3), Runs(tmp_path / "opened", max_runs=3))
-    trainings = Trainings(runs=folders[0], opened=folders[1])
+def test_models_from_files_push_no_finished_one_out_nor_one_that_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MAX_RUNS", 3)
+    trainings = queue_of(tmp_path)
     of_class = [untrained(plan(seed=seed)) for seed in range(2)]
     for trained in of_class:
-        trainings.runs.save(title(trained), trained)
+        trainings.runs.save(title(trained.plan), trained)
     of_teacher = trainings.add(untrained(plan(seed=7)))
     for number in range(9):  # of a stranger
         name = trainings.add(untrained(plan(seed=8)))
         os.utime(tmp_path / "opened" / f"{name}.safetensors", (number + 2, number + 2))
         os.utime(tmp_path / "opened" / f"{of_teacher}.safetensors", (1, 1))
         assert trainings.model(of_teacher).plan.seed == 7  # which is in memory, and its file stays
-    again = Trainings(runs=folders[0], opened=folders[1])
-    assert [again.steps(title(trained)) for trained in of_class] == [[0], [0]]
+    again = queue_of(tmp_path)
+    assert [again.steps(title(trained.plan)) for trained in of_class] == [[0], [0]]
     assert again.model(of_teacher).plan.seed == 7
     assert len(list((tmp_path / "opened").iterdir())) == 3
 

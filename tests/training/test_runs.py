@@ -22,31 +22,34 @@ def names(runs: Runs) -> set[str]:
 
 def test_a_model_is_read_as_it_was_saved_and_nothing_else_is_left(model, tmp_path):
     runs, trained = Runs(tmp_path / "a" / "b"), model()
-    runs.save(title(trained), trained)
-    assert names(runs) == {title(trained)}
-    read = runs.load(title(trained))
+    runs.save(title(trained.plan), trained)
+    assert names(runs) == {title(trained.plan)}
+    read = runs.load(title(trained.plan))
     assert (read.plan, read.step) == (trained.plan, trained.step)
     for name, tensor in read.model.state_dict().items():
         assert tensor.equal(trained.model.state_dict()[name].half().float())
     assert runs.load("glass-box-en-h2-d8-s9") is None
 
 
-def test_the_least_recently_used_models_are_deleted(model, tmp_path):
-    runs = Runs(tmp_path, max_runs=3)
+def test_the_least_recently_used_models_are_deleted(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("mha_core.training.runs.MAX_RUNS", 3)
+    runs = Runs(tmp_path)
     for seed in range(3):
         trained = model(seed=seed)
-        runs.save(title(trained), trained)
-        os.utime(tmp_path / f"{title(trained)}.safetensors", (seed + 1, seed + 1))
-    first, _, third = (title(model(seed=seed)) for seed in range(3))
+        runs.save(title(trained.plan), trained)
+        os.utime(tmp_path / f"{title(trained.plan)}.safetensors", (seed + 1, seed + 1))
+    first, _, third = (title(model(seed=seed).plan) for seed in range(3))
     runs.touch(first)
     runs.touch("glass-box-en-h2-d8-s9")  # none
-    runs.save(title(model(seed=3)), model(seed=3))
-    assert names(runs) == {first, third, title(model(seed=3))}
+    runs.save(title(model(seed=3).plan), model(seed=3))
+    assert names(runs) == {first, third, title(model(seed=3).plan)}
     size = (tmp_path / f"{first}.safetensors").stat().st_size
-    Runs(tmp_path, max_bytes=2 * size + 1).save(title(model(seed=4)), model(seed=4))
+    monkeypatch.setattr("mha_core.training.runs.MAX_BYTES", 2 * size + 1)
+    runs.save(title(model(seed=4).plan), model(seed=4))
     assert len(names(runs)) == 2
-    Runs(tmp_path, max_bytes=1).save(title(model(seed=5)), model(seed=5))
-    assert names(runs) == {title(model(seed=5))}  # what was just saved stays
+    monkeypatch.setattr("mha_core.training.runs.MAX_BYTES", 1)
+    runs.save(title(model(seed=5).plan), model(seed=5))
+    assert names(runs) == {title(model(seed=5).plan)}  # what was just saved stays
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "..", "", "a.b", "x" * 121, "a\0b", "ä", "%2e%2e"])
@@ -59,7 +62,7 @@ def test_a_name_with_a_path_is_not_a_name(model, tmp_path, name):
 
 def test_a_wrong_file_is_refused_by_name(model, tmp_path):
     runs, trained = Runs(tmp_path), model()
-    own = title(trained)
+    own = title(trained.plan)
     path = tmp_path / f"{own}.safetensors"
     for content in (b"", b"half a file", b"\xff" * 64, (1 << 60).to_bytes(8, "little") + b"{}"):
         path.write_bytes(content)
