@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -136,7 +135,7 @@ def write(
     plan: Plan,
     step: int,
     report: dict,
-    temperatures: Mapping[str, float] = MappingProxyType({}),
+    temperatures: Mapping[str, float],
 ) -> None:
     """Write a file that `read` reads."""
     header = {
@@ -146,7 +145,7 @@ def write(
         "vocabulary": lexicon(plan.language).digest,
         "step": step,
         "report": report,
-        "temperatures": dict(temperatures),
+        "temperatures": temperatures,
     }
     write_file(path, tensors, {HEADER: json.dumps(header)})
 

@@ -54,7 +54,8 @@ class Plan:
         in_range("seed", self.seed, 0, MAX_SEED)
         if self.rate is None:
             object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
-        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+        is_number = isinstance(self.rate, int | float) and not isinstance(self.rate, bool)
+        if not is_number or not 0 < self.rate <= 1:
             raise MhaError(
                 "rate {rate!r} is out of range; above 0 and up to 1 work.",
                 rate=self.rate,
@@ -131,10 +132,6 @@ class Training:
             logits = self.model.logits(hidden, slice(self.n_known))
             total = total + HIDDEN_SHARE * F.cross_entropy(logits, batch.answer[guesses])
         return total
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rate_at(step: int, steps: int) -> float:

@@ -37,7 +37,7 @@ REAL = {name: getattr(command, name) for name in MEASURED}
 def tiny_plans(monkeypatch, little):
     """Two tiny models, of which nothing is measured: most tests are about their files."""
     for name in MEASURED:
-        monkeypatch.setattr(command, name, lambda *_, n=name: Unmeasured() if "scores" in n else {})
+        monkeypatch.setattr(command, name, lambda *_, n=name: Unmeasured() if n == "scores" else {})
     monkeypatch.setattr(checkpoints, "PLANS", TINY)
     monkeypatch.setattr(command, "EVERY", 3)
     monkeypatch.setattr(roles, "roles", lambda trained: pd.DataFrame({"head": range(trained.plan.h)}))
@@ -83,9 +83,9 @@ def test_every_missing_model_is_made_with_its_entry_and_its_temperatures_can_be_
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
         asked = report.question_scores(trained.model, plan.language)
         also = {"two_hops"} if plan.architecture == "standard" else set()
-        assert {*asdict(again), *asdict(asked), "written"} | also == {*entry["scores"]}
-        assert entry["scores"]["hidden"] == pytest.approx(asked.hidden, abs=0.1)
-        assert entry["scores"]["by_shape"] == pytest.approx(asked.by_shape, abs=0.3)
+        assert {*asdict(again), *asked, "written"} | also == {*entry["scores"]}
+        assert entry["scores"]["hidden"] == pytest.approx(asked["hidden"], abs=0.1)
+        assert entry["scores"]["by_shape"] == pytest.approx(asked["by_shape"], abs=0.3)
     output = capsys.readouterr()
     assert [line.split("  ")[1] for line in output.err.splitlines()] == [
         f"step {step} of {STEPS}" for step in (3, 6, 7)

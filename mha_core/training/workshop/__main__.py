@@ -48,12 +48,11 @@ MAX_THREADS = 1024
 
 
 class Task(NamedTuple):
-    """A model to train, or to measure the roles of if it has been trained."""
+    """A model to train, or to measure if it has been trained."""
 
     name: str
     plan: Plan
     is_trained: bool
-    only_roles: bool
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -79,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         asked = {name: plans[name] for name in options.names or plans}
         tasks = _tasks(asked, options.out, named=bool(options.names), calibrate=options.calibrate)
-        _make(tasks, options.out, options.threads, options.workers, options.ray)
+        _make(tasks, options)
     except (MhaError, OSError) as error:  # a damaged file, another vocabulary, a full disk
         parser.exit(1, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
@@ -92,25 +91,27 @@ def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool, calibrate: bool
     for name, plan in plans.items():
         weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
         is_trained = weights.exists() and not checkpoint.exists() and (calibrate or not named)
-        if not is_trained or calibrate or name not in on_disk.names_in(folder / roles.FILE):
-            tasks.append(Task(name, plan, is_trained, is_trained and not calibrate))
+        if not is_trained or calibrate or name not in on_disk.tables(folder / roles.FILE):
+            tasks.append(Task(name, plan, is_trained))
     return tasks
 
 
-def _make(tasks: list[Task], folder: Path, threads: int, workers: int | None, ray: str | None) -> None:
+def _make(tasks: list[Task], options: argparse.Namespace) -> None:
     """Train and measure in workers, and write here: the manifest, the roles and the edition are of all."""
+    folder: Path = options.out
 
     def lost(number: int) -> None:
         print(f"{tasks[number].name}  its process died; another one goes on", file=sys.stderr, flush=True)
 
-    work = executor.run(partial(worker, folder, threads), tasks, workers=workers, ray=ray, lost=lost)
+    prepare = partial(worker, folder, options.threads)
+    work = executor.run(prepare, tasks, workers=options.workers, ray=options.ray, lost=lost)
     folder.mkdir(parents=True, exist_ok=True)
     with closing(work):
         for number, (trained, measured) in work:
-            if tasks[number].only_roles:
-                on_disk.write_roles(folder / roles.FILE, {tasks[number].name: measured})
-            else:
-                _keep(tasks[number].name, trained, measured, folder)
+            name, _, is_trained = tasks[number]
+            on_disk.write_roles(folder / roles.FILE, {name: measured})
+            if options.calibrate or not is_trained:
+                _keep(name, trained, folder)
 
 
 def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.DataFrame]]:
@@ -139,13 +140,12 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         on_disk.save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
+    measured: dict[str, object]
     if plan.shape.is_decoder:
         found = perplexities(run.model, plan.language, seed=plan.seed, steps=plan.steps)
-        measured = {"perplexity": asdict(found)}
+        measured = {"perplexity": found}
     else:
-        measured = asdict(scores(run.model, plan.language)) | asdict(
-            question_scores(run.model, plan.language)
-        )
+        measured = asdict(scores(run.model, plan.language)) | question_scores(run.model, plan.language)
     if plan.architecture == "standard":
         measured["two_hops"] = two_hops(run.model, plan.language)
     report = {
@@ -175,14 +175,16 @@ def calibrated(trained: Trained) -> Trained:
     return replace(trained, report=trained.report | {"scores": scores})
 
 
-def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> None:
-    """Write a model, its roles and its manifest entry."""
+def _keep(name: str, trained: Trained, folder: Path) -> None:
+    """Write a model and its manifest entry."""
     weights = folder / f"{name}.safetensors"
     changes = weights.exists() and not has_weights(weights, trained.model)
-    if changes or not (folder / checkpoints.EDITION).exists():  # a model more changes no other
-        _count_edition(folder)
+    edition = folder / checkpoints.EDITION
+    if changes or not edition.exists():  # a model more changes no other
+        there = int(edition.read_text(encoding="ascii")) if edition.exists() else 0
+        with replacing(edition) as temporary:  # increased once for all weights that this program changes
+            temporary.write_text(f"{max(there, checkpoints.edition() + 1)}\n", encoding="ascii")
     checkpoints.save_model(weights, trained)
-    on_disk.write_roles(folder / roles.FILE, {name: measured})
     file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     text = json.dumps(dict(sorted((known | {name: trained.report}).items())), indent=1)
@@ -190,14 +192,6 @@ def _keep(name: str, trained: Trained, measured: pd.DataFrame, folder: Path) -> 
         temporary.write_text(text + "\n", encoding="utf-8")
     (folder / f"{name}.checkpoint").unlink(missing_ok=True)
     print(f"{name}  {json.dumps(trained.report['scores'])}", flush=True)
-
-
-def _count_edition(folder: Path) -> None:
-    """Increase the edition of the weights in a folder, once for all weights that this program changes."""
-    file = folder / checkpoints.EDITION
-    there = int(file.read_text(encoding="ascii")) if file.exists() else 0
-    with replacing(file) as temporary:
-        temporary.write_text(f"{max(there, checkpoints.edition() + 1)}\n", encoding="ascii")
 
 
 def has_weights(path: Path, model: SmallModel) -> bool:

@@ -1,5 +1,6 @@
 """The files of the workshop: an unfinished training, the roles of models, and a model as it will be read."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -23,7 +24,7 @@ def save_run(path: str | PathLike, run: Training) -> None:
         for moment in MOMENTS:
             if parameter in run.optimizer.state:
                 tensors[f"{moment}.{name}"] = run.optimizer.state[parameter][moment]
-    write(path, tensors, run.plan, run.step, {})
+    write(path, tensors, run.plan, run.step, {}, {})
 
 
 def load_run(path: str | PathLike) -> Training:
@@ -53,7 +54,7 @@ def as_saved(trained: Trained) -> Trained:
 
 def write_roles(file: Path, measured: dict[str, pd.DataFrame]) -> None:
     """Write the roles of models by their names, keeping those of other models in the file."""
-    every = dict(sorted(({**roles.tables(file)} | measured).items())) if file.exists() else measured
+    every = dict(sorted({**tables(file), **measured}.items()))
     with replacing(file) as temporary:
         pd.concat(every, names=["model", None]).reset_index(level="model").to_csv(
             temporary, index=False, float_format=f"%.{roles.DIGITS}f"
@@ -61,6 +62,6 @@ def write_roles(file: Path, measured: dict[str, pd.DataFrame]) -> None:
     roles.tables.cache_clear()
 
 
-def names_in(file: Path) -> set[str]:
-    """The names of the models with roles in the file."""
-    return {*roles.tables(file)} if file.exists() else set()
+def tables(file: Path) -> Mapping[str, pd.DataFrame]:
+    """The roles in the file, by the names of their models."""
+    return roles.tables(file) if file.exists() else {}

@@ -3,8 +3,6 @@
 The perplexity is ``exp(mean −log p(word))`` over the known words of texts that nobody was trained on.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
@@ -15,23 +13,13 @@ from mha_core.training.workshop.next_words import BATCH, CHUNK_STEPS, next_word_
 HELD_OUT = 1_280  # texts
 
 
-@dataclass(frozen=True)
-class Perplexities:
-    """Perplexities on the same held-out texts.
-
-    `model`; `trigram`, from the two words before, and `unigram`, from none, of the same training texts;
-    `words`, the number of predicted words.
-    """
-
-    model: float
-    trigram: float
-    unigram: float
-    words: int
-
-
 @torch.inference_mode()
-def perplexities(model: SmallModel, language: str, *, seed: int, steps: int) -> Perplexities:
-    """The perplexity of a model that was trained for `steps` steps from this seed, and those of counts."""
+def perplexities(model: SmallModel, language: str, *, seed: int, steps: int) -> dict[str, float]:
+    """Perplexities on the same held-out texts, and the number of predicted `words`.
+
+    `model` was trained for `steps` steps from this seed; `trigram` and `unigram` are of counts in the same
+    training texts, with the two words before and with none.
+    """
     words = lexicon(language)
     n_known = len(words.vocabulary) - len(words.spares)
     held_out = texts(language, "held out", 0, HELD_OUT)
@@ -41,7 +29,7 @@ def perplexities(model: SmallModel, language: str, *, seed: int, steps: int) -> 
     chances = counted_chances(trained, held_out, len(words.vocabulary), n_known)
     unigram, trigram = (float(np.exp(-np.log(chances[n]).mean())) for n in (1, 3))
     own = float(torch.cat(losses).mean().exp())
-    return Perplexities(own, trigram, unigram, words=len(chances[1]))
+    return {"model": own, "trigram": trigram, "unigram": unigram, "words": len(chances[1])}
 
 
 def counted_chances(

@@ -1,7 +1,8 @@
 """The report of a shipped model: held-out scores of every question, and of finding a noun by two hops."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +10,6 @@ import torch
 from mha_core.training import evaluation
 from mha_core.training.data import LINK_NAMES, Encoded
 from mha_core.training.evaluation import (
-    LinkWeights,
     best_head,
     by_link,
     in_batches,
@@ -25,8 +25,7 @@ PAIRS_PER_SHAPE = 8  # of each pattern in each shape
 MAX_UNKNOWN_SCORED = 3  # most unknown words in a scored sentence
 
 
-@dataclass(frozen=True)
-class QuestionScores:
+def question_scores(model: SmallModel, language: str = "en") -> dict[str, Any]:
     """Held-out scores of all questions: shares of right answers among all words of the sentence.
 
     - `links`: for each kind of link, how often the answer is `right`, and the mean `weight` of the question's
@@ -39,57 +38,13 @@ class QuestionScores:
     - `hidden`: how often the most probable word is the hidden one
     - `divergence`: the mean Jensen–Shannon divergence of the rows of two heads of the last layer, in bits
     """
-
-    questions: dict[str, dict[str, float]]
-    links: dict[str, dict[str, float]]
-    nothing: float
-    shapes: float
-    by_shape: dict[str, float]
-    unknown: dict[str, dict[str, float]]
-    long: dict[str, float]
-    hidden: float
-    divergence: float
-
-
-def question_scores(model: SmallModel, language: str = "en") -> QuestionScores:
-    """The held-out scores of a model's answers to all questions."""
-    measured = link_weights(model, evaluation.material(language))
-    questions, links, nothing = by_question(model, language, measured)
-    shapes = {}
-    for shape in Grammar(lexicon(language)).held_out_shapes:
-        _, answers = noun_weights(
-            model, evaluation.pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape)
-        )
-        shapes[shape] = float(answers.mean())
-    shown = ("pronoun to noun", "verb to subject", "verb to object")
-    unknown = {}
-    for n in range(MAX_UNKNOWN_SCORED + 1):
-        of_n = by_link(model, evaluation.everyday(language, unknown=n))
-        unknown[str(n)] = {name: of_n[name] for name in shown}
-    of_long = by_link(model, evaluation.everyday(language, long=True))
-    return QuestionScores(
-        questions,
-        links,
-        nothing,
-        float(np.mean([*shapes.values()])),
-        shapes,
-        unknown,
-        {name: of_long[name] for name in shown},
-        hidden_words(model, language),
-        divergence(measured.weights),
-    )
-
-
-def by_question(
-    model: SmallModel, language: str, measured: LinkWeights
-) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], float]:
-    """`questions`, `links` and `nothing` of `QuestionScores`; `measured` are the weights on the material."""
-    right, kind = by_link(model, evaluation.everyday(language)), evaluation.material(language).kind
+    right, material = by_link(model, evaluation.everyday(language)), evaluation.material(language)
+    measured = link_weights(model, material)
     links: dict[str, dict[str, float]] = {}
     questions: dict[str, dict[str, float]] = {}
     for question in (question for question in QUESTIONS if question in model.questions):
         names = [name for name, of in LINKS.items() if of == question and name in right]
-        weights = [measured.weight[kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
+        weights = [measured.weight[material.kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
         heads = list(model.questions[question])
         best = heads[int(np.mean(weights, 0)[heads].argmax())]
         links |= {
@@ -101,7 +56,28 @@ def by_question(
             "weight": float(np.mean(weights, 0)[best]),
             "head": best,
         }
-    return questions, links, right["nothing"]
+    shapes = {}
+    for shape in Grammar(lexicon(language)).held_out_shapes:
+        pairs = evaluation.pairs(language, "test", count=PAIRS_PER_SHAPE, shape=shape)
+        shapes[shape] = float(noun_weights(model, pairs)[1].mean())
+
+    def shown(sentences: Encoded) -> dict[str, float]:
+        shares = by_link(model, sentences)
+        return {name: shares[name] for name in ("pronoun to noun", "verb to subject", "verb to object")}
+
+    return {
+        "questions": questions,
+        "links": links,
+        "nothing": right["nothing"],
+        "shapes": float(np.mean([*shapes.values()])),
+        "by_shape": shapes,
+        "unknown": {
+            str(n): shown(evaluation.everyday(language, unknown=n)) for n in range(MAX_UNKNOWN_SCORED + 1)
+        },
+        "long": shown(evaluation.everyday(language, long=True)),
+        "hidden": hidden_words(model, language),
+        "divergence": divergence(measured.weights),
+    }
 
 
 @torch.inference_mode()
