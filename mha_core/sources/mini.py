@@ -164,7 +164,7 @@ def asked(trained: Trained, tokens: Tokens, numbers: Sequence[int], at: int) -> 
     A decoder is asked for the next word, a hidden word for itself, any other word for its noun.
     """
     words = lexicon(trained.plan.language)
-    if trained.plan.shape.is_decoder:
+    if trained.plan.is_decoder:
         return NEXT_WORD, guesses(words)
     if numbers[at] == words.number[HIDDEN]:
         return HIDDEN_WORD, guesses(words)
@@ -194,7 +194,7 @@ def follow(
     model, rules = trained.model, trained.model.rules(len(numbers))
     if edits:
         model, rules = with_edits(trained, tokens, edits)
-    found, is_decoder = choices(tokens, numbers), trained.plan.shape.is_decoder
+    found, is_decoder = choices(tokens, numbers), trained.plan.is_decoder
     hidden = [at for at, number in enumerate(numbers) if number == words.number[HIDDEN]]
     if is_decoder and hidden:
         raise MhaError(
@@ -312,7 +312,7 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
 
     The trained model itself is not changed. Raises `MhaError` for edits that do not fit.
     """
-    model, spec = trained.model, trained.plan.shape.spec
+    model, spec = trained.model, trained.plan.spec
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
     by_place = by_layer(edits, [site] * len(model.layers), modules=True)
     rule, *_ = model.rules(len(tokens))
@@ -353,7 +353,7 @@ def source(trained: Trained) -> MiniSource:
         steps=plan.steps,
         device=trained.model.bias.device.type,
         torch=str(torch.__version__),
-        questions=() if plan.shape.is_decoder else tuple(map(" ".join, questions_of(plan.h))),
+        questions=() if plan.is_decoder else tuple(map(" ".join, questions_of(plan.h))),
     )
 
 

@@ -87,14 +87,14 @@ def model(plan: Plan) -> bytes:
     trained = checkpoints.load_model(checkpoints.path(plan))
     tensors = {name: tensor.half().numpy() for name, tensor in trained.model.state_dict().items()}
     scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]
-    spec = plan.shape.spec
+    spec = plan.spec
     facts = {
         "name": checkpoints.name(plan),
         "architecture": plan.architecture,
         "language": plan.language,
         "h": plan.h,
         "d_model": plan.d_model,
-        "layers": plan.shape.layers,
+        "layers": plan.layers,
         "kv_heads": getattr(spec, "n_kv_heads", plan.h),
         "source": _caption(plan),
         "steps": plan.steps,

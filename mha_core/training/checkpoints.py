@@ -107,7 +107,7 @@ class Trained:
 
 def untrained(plan: Plan) -> Trained:
     """The model before the first step of its plan."""
-    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+    model = SmallModel(plan, len(lexicon(plan.language).vocabulary), seed=plan.seed)
     return Trained(model.requires_grad_(False).eval(), plan, 0, {})
 
 
@@ -141,7 +141,7 @@ def write(
     header = {
         "version": VERSION,
         "plan": asdict(plan),
-        "questions": plan.shape.questions,
+        "questions": plan.questions,
         "vocabulary": lexicon(plan.language).digest,
         "step": step,
         "report": report,
@@ -153,7 +153,7 @@ def write(
 def sized(plan: Plan) -> SmallModel:
     """A model with the sizes of a plan, without numbers."""
     with torch.device("meta"):
-        return SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=None)
+        return SmallModel(plan, len(lexicon(plan.language).vocabulary), seed=None)
 
 
 def read(path: str | PathLike, *, moments: Sequence[str] = ()) -> tuple[dict[str, Tensor], dict, Plan]:
@@ -183,9 +183,7 @@ def read(path: str | PathLike, *, moments: Sequence[str] = ()) -> tuple[dict[str
                 vocabulary=header["vocabulary"],
                 known=lexicon(plan.language).digest,
             )
-        if {
-            question: tuple(heads) for question, heads in header["questions"].items()
-        } != plan.shape.questions:
+        if {question: tuple(heads) for question, heads in header["questions"].items()} != plan.questions:
             raise ValueError(f"questions {header['questions']!r}")
         step = header["step"]
         if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:

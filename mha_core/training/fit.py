@@ -30,16 +30,13 @@ HIDDEN_SHARE = 0.35
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shape):
     """Everything that decides the outcome of a training: same plan, same weights (on one machine).
 
     The first `bare` steps have short sentences that all have a pronoun to resolve. By default the learning
     rate decreases with the width, ``0.004 · (64 / d_model)^0.7``.
     """
 
-    architecture: str = "glass-box"
-    h: int = 4
-    d_model: int = 64
     language: str = "en"
     seed: int = 0
     steps: int = 1600
@@ -47,7 +44,7 @@ class Plan:
     bare: int = 0
 
     def __post_init__(self) -> None:
-        _ = self.shape
+        super().__post_init__()
         lexicon(self.language)
         in_range("steps", self.steps, 1, MAX_STEPS)
         in_range("bare", self.bare, 0, MAX_STEPS)
@@ -62,10 +59,6 @@ class Plan:
                 fixes=({"rate": None},),
             )
 
-    @property
-    def shape(self) -> Shape:
-        return Shape(self.architecture, self.h, self.d_model)
-
 
 class Training:
     """A training in progress: the model, the optimizer and the number of steps taken."""
@@ -73,7 +66,7 @@ class Training:
     def __init__(self, plan: Plan):
         self.plan = plan
         self.step = 0
-        self.model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+        self.model = SmallModel(plan, len(lexicon(plan.language).vocabulary), seed=plan.seed)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
         )

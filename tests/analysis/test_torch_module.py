@@ -41,7 +41,7 @@ def test_it_computes_z_from_x(settings):
 @pytest.mark.parametrize(
     "spec",
     [
-        mini.find("zh", "latent", 4, 64).shape.spec,
+        mini.find("zh", "latent", 4, 64).spec,
         LatentSpec(16, 4, kv_rank=6),
         LatentSpec(16, 4, kv_rank=6, q_rank=5, d_k=3, d_v=7, rotary_width=2),
     ],

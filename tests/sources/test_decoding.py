@@ -15,7 +15,7 @@ SENTENCES = {
     "en": "The animal didn't cross the street because it was too tired. The dog",
     "zh": "动物没有过马路，因为它太累了。狗",
 }
-DECODERS = [plan for plan in checkpoints.PLANS if plan.shape.is_decoder and checkpoints.path(plan).exists()]
+DECODERS = [plan for plan in checkpoints.PLANS if plan.is_decoder and checkpoints.path(plan).exists()]
 TOUCHED = {
     "untouched": [],
     "a row dropped": [edits.Evict(keys=[2], since=5)],

@@ -101,7 +101,7 @@ def cases(plan: Plan, *, generated: int, by_hand: int, odd: int) -> list[Case]:
     if odd:
         long[-1] = " ".join(["it"] * 63)  # as long as a model reads
     every = (*made_up, *islice(hand, by_hand), *long)
-    if plan.shape.is_decoder:
+    if plan.is_decoder:
         every = [text for text in every if words.number[HIDDEN] not in words.cut(text, limit=64)[1]]
     return [Case(text) for text in every]
 
@@ -120,10 +120,10 @@ def edited(plan: Plan, count: int) -> list[Case]:
 
 
 def _edit(rng: Random, plan: Plan, length: int) -> Edit:
-    layer = rng.choice((None, *range(len(plan.shape.layers))))
+    layer = rng.choice((None, *range(len(plan.layers))))
     heads = rng.choice((None, rng.randrange(plan.h)))
     row, key = rng.randrange(length), rng.randrange(length)
-    weights = [rng.random() * (at <= row or not plan.shape.is_decoder) for at in range(length)]
+    weights = [rng.random() * (at <= row or not plan.is_decoder) for at in range(length)]
     shares = tuple(int(1e4 * one / sum(weights)) / 1e4 for one in weights)
     drawn: list[Callable[[], Edit]] = [
         lambda: Hide(layer=layer, heads=heads, rows=rng.choice((None, row)), keys=key),

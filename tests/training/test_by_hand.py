@@ -30,7 +30,7 @@ def test_answers_to_people_are_mostly_right_and_nearly_always_where_they_are_sur
     assert found["sure"] >= 0.2  # a model that is never sure would pass, too
 
 
-@pytest.mark.parametrize("plan", [plan for plan in PLANS if not plan.shape.is_decoder], ids=name)
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if not plan.is_decoder], ids=name)
 def test_every_shipped_model_is_right_where_it_is_sure(plan):
     scores = manifest()[name(plan)]["scores"]["written"]
     assert scores["asked"] > 150

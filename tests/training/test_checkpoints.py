@@ -38,7 +38,7 @@ LOADERS = {"model": checkpoints.load_model, "run": on_disk.load_run}
 def model(tiny) -> Trained:
     """A model whose weights and learning rate need more than half precision."""
     plan = tiny(rate=0.1 + 0.2)
-    small = SmallModel(plan.shape, len(lexicon().vocabulary), seed=5)
+    small = SmallModel(plan, len(lexicon().vocabulary), seed=5)
     return Trained(small, plan, 17, {"scores": {"answer": 0.123}, "names": ["a", "b"]})
 
 
@@ -262,7 +262,7 @@ def test_temporary_files_of_a_killed_process_are_deleted(model, tmp_path):
 
 MAX_BYTES = 48_000_000
 NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
-ENCODERS = [name for name, plan in NAMES.items() if not plan.shape.is_decoder]
+ENCODERS = [name for name, plan in NAMES.items() if not plan.is_decoder]
 
 
 # The scores of these are measured anew: of both languages, and of every kind of layer.
@@ -306,8 +306,8 @@ def test_a_shipped_model_is_that_of_its_plan_its_file_and_its_entry_in_the_manif
     assert Plan(**written["plan"]) == plan
     assert written["vocabulary"] == lexicon(plan.language).digest
     assert written["parameters"] == sum(p.numel() for p in trained.model.parameters())
-    assert written["questions"] == {q: [*heads] for q, heads in plan.shape.questions.items()}
-    if not plan.shape.is_decoder:
+    assert written["questions"] == {q: [*heads] for q, heads in plan.questions.items()}
+    if not plan.is_decoder:
         assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
     assert written["made_by"].endswith(f" {name}")
     assert json.loads(json.dumps(trained.report)) == written

@@ -17,7 +17,7 @@ from mha_core.training.model import Shape, SmallModel
 from mha_core.training.workshop import next_words, perplexity
 from mha_core.training.workshop.next_words import next_word_losses, texts
 
-PLANS = [plan for plan in checkpoints.PLANS if plan.shape.is_decoder]
+PLANS = [plan for plan in checkpoints.PLANS if plan.is_decoder]
 TEXT = "The animal didn't cross the street. Zork drank the"
 
 

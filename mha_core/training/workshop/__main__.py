@@ -141,7 +141,7 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
     measured: dict[str, object]
-    if plan.shape.is_decoder:
+    if plan.is_decoder:
         found = perplexities(run.model, plan.language, seed=plan.seed, steps=plan.steps)
         measured = {"perplexity": found}
     else:
@@ -152,7 +152,7 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         "plan": asdict(plan),
         "vocabulary": lexicon(plan.language).digest,
         "parameters": sum(p.numel() for p in run.model.parameters()),
-        "objective": "the next word" if plan.shape.is_decoder else OBJECTIVE,
+        "objective": "the next word" if plan.is_decoder else OBJECTIVE,
         "questions": run.model.questions,
         "scores": rounded(measured),
         "cpu_seconds": round(seconds) if first == 0 else None,
@@ -167,7 +167,7 @@ def calibrated(trained: Trained) -> Trained:
 
     A decoder is unchanged: there is no right next word.
     """
-    if trained.plan.shape.is_decoder:
+    if trained.plan.is_decoder:
         return trained
     language = trained.plan.language
     trained.model.temperatures = temperatures(trained.model, language)

@@ -162,4 +162,4 @@ class NextWordTraining(Training):
 
 def training_of(plan: Plan) -> Training:
     """The training of a plan before its first step."""
-    return NextWordTraining(plan) if plan.shape.is_decoder else Training(plan)
+    return NextWordTraining(plan) if plan.is_decoder else Training(plan)

@@ -88,7 +88,7 @@ def small_models() -> None:
         rows.append(
             {
                 t("cost.column_kind"): f"[{name.upper()}](./?{urlencode(changed)})",
-                t("cost.column_numbers"): str(cost(plan.shape.spec, 1).cache * len(plan.shape.layers)),
+                t("cost.column_numbers"): str(cost(plan.spec, 1).cache * len(plan.layers)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
                 t("cost.column_shapes"): f"{scores['shapes']:.1%}",
                 t("cost.column_weight"): f"{scores['right']:.2f}",
