@@ -27,11 +27,10 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.questions import HIDDEN_WORD, heads_of
 from mha_core.training.workshop import __main__ as command
-from mha_core.training.workshop import on_disk
 from mha_core.training.workshop.report import question_scores, two_hops
 
 ROOT = Path(__file__).resolve().parents[2]
-LOADERS = {"model": checkpoints.load_model, "run": on_disk.load_run}
+LOADERS = {"model": checkpoints.load_model, "run": command.load_run}
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def run_bytes(tmp_path_factory) -> bytes:
         run = Training(Plan(h=2, d_model=8, steps=23, seed=3))
         run.advance(3)
     data.training_sentences.cache_clear()
-    on_disk.save_run(path, run)
+    command.save_run(path, run)
     return path.read_bytes()
 
 
@@ -209,14 +208,14 @@ def test_a_training_without_its_moments_is_refused(start, saved_run, refused):
             del tensors[name]
         tensors.update({} if start else {"exp_avg.bias": torch.zeros(3)})
 
-    on_disk.load_run(saved_run)
+    command.load_run(saved_run)
     edited_file(saved_run, change)
-    refused(on_disk.load_run, saved_run)
+    refused(command.load_run, saved_run)
 
 
 def test_a_model_is_no_training_and_a_training_no_model(saved_run, model, tmp_path, refused):
     checkpoints.save_model(tmp_path / "model", model)
-    refused(on_disk.load_run, tmp_path / "model")
+    refused(command.load_run, tmp_path / "model")
     refused(checkpoints.load_model, saved_run)
 
 

@@ -17,7 +17,7 @@ from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import heads_of
 from mha_core.training.workshop import __main__ as command
-from mha_core.training.workshop import on_disk, report
+from mha_core.training.workshop import report
 
 STEPS = 7
 TINY = (Plan(h=2, d_model=8, steps=STEPS), Plan("standard", h=1, d_model=8, steps=STEPS, language="zh"))
@@ -231,7 +231,7 @@ class PowerCut(BaseException):
     """As Ctrl-C or a power cut would: nothing catches it."""
 
 
-def stop_after(monkeypatch, times, where=on_disk, what="save_run"):
+def stop_after(monkeypatch, times, where=command, what="save_run"):
     """End the process once that function has been called so often."""
     original, count = getattr(where, what), iter(range(1, 1000))
 
@@ -252,7 +252,7 @@ def test_a_training_that_is_stopped_at_its_end_resumes_to_the_same_weights(tmp_p
         with pytest.raises(PowerCut):
             command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == [f"{ENGLISH}.checkpoint"]
-    assert on_disk.load_run(stopped / f"{ENGLISH}.checkpoint").step == STEPS
+    assert command.load_run(stopped / f"{ENGLISH}.checkpoint").step == STEPS
     command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == files(straight)
     resumed = checkpoints.load_model(stopped / f"{ENGLISH}.safetensors").model
@@ -277,8 +277,8 @@ def test_ctrl_c_ends_the_command_with_what_helps(tmp_path, monkeypatch, capsys):
         real(*args, **named)
         raise KeyboardInterrupt
 
-    real = on_disk.save_run
-    monkeypatch.setattr(on_disk, "save_run", interrupted)
+    real = command.save_run
+    monkeypatch.setattr(command, "save_run", interrupted)
     with pytest.raises(SystemExit) as caught:
         command.main([ENGLISH, "--out", str(tmp_path)])
     assert caught.value.code == 130

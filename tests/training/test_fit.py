@@ -11,7 +11,7 @@ from mha_core.training.fit import HIDDEN_SHARE, MIN_RATE, SHARES, WARM_UP, Plan,
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.questions import HIDDEN_WORD
-from mha_core.training.workshop import on_disk
+from mha_core.training.workshop import __main__ as command
 
 
 def weights(run: Training) -> dict[str, torch.Tensor]:
@@ -94,8 +94,8 @@ def test_a_saved_training_resumes_exactly(little, tiny, tmp_path, stop, architec
     straight, stopped = Training(plan), Training(plan)
     straight.advance(41)
     stopped.advance(stop)
-    on_disk.save_run(tmp_path / "run", stopped)
-    resumed = on_disk.load_run(tmp_path / "run")
+    command.save_run(tmp_path / "run", stopped)
+    resumed = command.load_run(tmp_path / "run")
     assert (resumed.step, resumed.plan) == (stop, plan)
     for run in (resumed, stopped):  # saving has changed nothing in the one that was saved
         run.advance(41)

@@ -14,7 +14,7 @@ from mha_core.training import checkpoints
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import LANGUAGES, lexicon
 from mha_core.training.model import Shape, SmallModel
-from mha_core.training.workshop import next_words, perplexity
+from mha_core.training.workshop import next_words
 from mha_core.training.workshop.next_words import next_word_losses, texts
 
 PLANS = [plan for plan in checkpoints.PLANS if plan.is_decoder]
@@ -80,7 +80,7 @@ def test_the_probabilities_of_counts_are_those_of_their_formula():
         total = sum(after.values())
         return (after.get(word, 0) + len(after) * lower) / (total + len(after)) if after else lower
 
-    found = perplexity.counted_chances(trained, held_out, n_words, n_known)
+    found = next_words.counted_chances(trained, held_out, n_words, n_known)
     wanted = [
         (([0, *row][at - 1 : at + 1]), word)
         for row in held_out.tolist()
@@ -109,7 +109,7 @@ def test_the_perplexity_of_the_manifest_is_reproducible():
     written = checkpoints.manifest()[checkpoints.name(plan)]["scores"]["perplexity"]
     words = lexicon("zh")
     n_known = len(words.vocabulary) - len(words.spares)
-    held_out = torch.from_numpy(texts("zh", "held out", 0, perplexity.HELD_OUT))
+    held_out = torch.from_numpy(texts("zh", "held out", 0, next_words.HELD_OUT))
     with torch.inference_mode():
         losses = [next_word_losses(mini.model(plan).model, some, n_known) for some in held_out.split(64)]
     assert float(torch.cat(losses).mean().exp()) == pytest.approx(written["model"], rel=2e-3)

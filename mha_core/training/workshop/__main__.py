@@ -15,10 +15,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,20 +32,19 @@ from mha_core.analysis import roles
 from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
-from mha_core.training.checkpoints import Trained
+from mha_core.training.checkpoints import Trained, read, sized, write
 from mha_core.training.evaluation import scores
-from mha_core.training.fit import Plan
+from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.workshop import on_disk
 from mha_core.training.workshop.calibration import reliability, temperatures
-from mha_core.training.workshop.next_words import training_of
-from mha_core.training.workshop.perplexity import perplexities
+from mha_core.training.workshop.next_words import perplexities, training_of
 from mha_core.training.workshop.report import question_scores, two_hops
 
 OBJECTIVE = "six questions about every word, and hidden words"
 EVERY = 500  # steps between checkpoints
 MAX_THREADS = 1024
+MOMENTS = ("exp_avg", "exp_avg_sq")  # of the optimizer
 
 
 class Task(NamedTuple):
@@ -91,7 +91,7 @@ def _tasks(plans: dict[str, Plan], folder: Path, *, named: bool, calibrate: bool
     for name, plan in plans.items():
         weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
         is_trained = weights.exists() and not checkpoint.exists() and (calibrate or not named)
-        if not is_trained or calibrate or name not in on_disk.tables(folder / roles.FILE):
+        if not is_trained or calibrate or name not in tables(folder / roles.FILE):
             tasks.append(Task(name, plan, is_trained))
     return tasks
 
@@ -109,7 +109,7 @@ def _make(tasks: list[Task], options: argparse.Namespace) -> None:
     with closing(work):
         for number, (trained, measured) in work:
             name, _, is_trained = tasks[number]
-            on_disk.write_roles(folder / roles.FILE, {name: measured})
+            write_roles(folder / roles.FILE, name, measured)
             if options.calibrate or not is_trained:
                 _keep(name, trained, folder)
 
@@ -131,13 +131,13 @@ def worker(folder: Path, threads: int) -> Callable[[Task], tuple[Trained, pd.Dat
 def train(name: str, plan: Plan, folder: Path) -> Trained:
     """Train one model, from its checkpoint if there is one."""
     checkpoint = folder / f"{name}.checkpoint"
-    run = on_disk.load_run(checkpoint) if checkpoint.exists() else training_of(plan)
+    run = load_run(checkpoint) if checkpoint.exists() else training_of(plan)
     if run.plan != plan:
         run = training_of(plan)  # the checkpoint has an older plan
     started, first = time.process_time(), run.step
     while not run.finished:
         loss = run.advance(EVERY)
-        on_disk.save_run(checkpoint, run)
+        save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
     measured: dict[str, object]
@@ -159,7 +159,7 @@ def train(name: str, plan: Plan, folder: Path) -> Trained:
         "made_by": "python -m mha_core.training.workshop " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
-    return on_disk.as_saved(Trained(run.model, plan, run.step, report))
+    return as_saved(Trained(run.model, plan, run.step, report))
 
 
 def calibrated(trained: Trained) -> Trained:
@@ -217,6 +217,59 @@ def rounded(measured: dict) -> dict:
         return round(value, 4) if isinstance(value, float) else value
 
     return {key: short(value) for key, value in measured.items()}
+
+
+# Files
+
+
+def save_run(path: str | PathLike, run: Training) -> None:
+    """Write an unfinished training so that it can be resumed exactly."""
+    tensors = dict(run.model.state_dict())
+    for name, parameter in run.model.named_parameters():
+        for moment in MOMENTS:
+            if parameter in run.optimizer.state:
+                tensors[f"{moment}.{name}"] = run.optimizer.state[parameter][moment]
+    write(path, tensors, run.plan, run.step, {}, {})
+
+
+def load_run(path: str | PathLike) -> Training:
+    """Resume a training; its next steps are those it would have taken without the pause.
+
+    Raises `MhaError` as `load_model` does.
+    """
+    tensors, header, plan = read(path, moments=MOMENTS)
+    run = training_of(plan)
+    run.step = header["step"]
+    if run.step:  # before the first step there are no moments
+        for name, parameter in run.model.named_parameters():
+            state = {moment: tensors.pop(f"{moment}.{name}") for moment in MOMENTS}
+            run.optimizer.state[parameter] = {"step": torch.tensor(float(run.step)), **state}
+    run.model.load_state_dict(tensors)
+    return run
+
+
+def as_saved(trained: Trained) -> Trained:
+    """A model as `load_model` reads it from its file: in half precision, then in single precision."""
+    model = sized(trained.plan)
+    tensors = {name: tensor.half().float() for name, tensor in trained.model.state_dict().items()}
+    model.load_state_dict(tensors, assign=True)
+    model.temperatures = trained.model.temperatures
+    return replace(trained, model=model.requires_grad_(False).eval())
+
+
+def write_roles(file: Path, name: str, measured: pd.DataFrame) -> None:
+    """Write the roles of a model, keeping those of other models in the file."""
+    every = dict(sorted({**tables(file), name: measured}.items()))
+    with replacing(file) as temporary:
+        pd.concat(every, names=["model", None]).reset_index(level="model").to_csv(
+            temporary, index=False, float_format=f"%.{roles.DIGITS}f"
+        )
+    roles.tables.cache_clear()
+
+
+def tables(file: Path) -> Mapping[str, pd.DataFrame]:
+    """The roles in the file, by the names of their models."""
+    return roles.tables(file) if file.exists() else {}
 
 
 if __name__ == "__main__":  # what `python -m` runs has a name that other processes cannot import

@@ -66,14 +66,14 @@ def _brier(one: Scored, temperature: float) -> float:
     return float((chances**2).sum())
 
 
-def reliability(model: SmallModel, language: str, half: str = HALVES[1]) -> dict[str, float]:
+def reliability(model: SmallModel, language: str) -> dict[str, float]:
     """How often the model is right on sentences written by hand, and how often where it says so.
 
     `asked` questions; `right`, the share of right answers; `sure`, the share of answers with a probability of
     at least `SURE`; `sure_right`, the share of right ones among these.
     """
     sure, right = [], []
-    for question, logits, wanted in scored(model, language, half):
+    for question, logits, wanted in scored(model, language, HALVES[1]):
         chances = (logits / model.temperatures.get(question, 1.0)).softmax(-1)
         sure.append(float(chances.max()) >= SURE)
         right.append(int(chances.argmax()) == wanted)

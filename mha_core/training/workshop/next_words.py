@@ -1,4 +1,4 @@
-"""The training of decoders: the texts that they learn to continue, and the loss of the next word."""
+"""Decoders: the texts that they learn to continue, their training, and how well they predict new texts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +21,7 @@ TEXTS = 6_400  # generated at a time, and read `EPOCHS` times
 EPOCHS = 2
 BATCH = 16  # texts, each of `MAX_WORDS` tokens
 CHUNK_STEPS = EPOCHS * TEXTS // BATCH
+HELD_OUT = 1_280  # texts that no model was trained on
 TOLD = "told"
 TOLD_SHARE = 20  # how often each sentence of `told` is there, for once of each other statement
 COMMON, COMMON_SHARE = 24, 4  # first nouns of a class, and how much more often than the others they are there
@@ -163,3 +164,71 @@ class NextWordTraining(Training):
 def training_of(plan: Plan) -> Training:
     """The training of a plan before its first step."""
     return NextWordTraining(plan) if plan.is_decoder else Training(plan)
+
+
+# How well they predict, beside counts of words
+
+
+@torch.inference_mode()
+def perplexities(model: SmallModel, language: str, *, seed: int, steps: int) -> dict[str, float]:
+    """Perplexities on the same held-out texts, and the number of predicted `words`.
+
+    A perplexity is ``exp(mean −log p(word))`` over the known words of the texts. `model` was trained for
+    `steps` steps from this seed; `trigram` and `unigram` are of counts in the same training texts, with the
+    two words before and with none.
+    """
+    words = lexicon(language)
+    n_known = len(words.vocabulary) - len(words.spares)
+    held_out = texts(language, "held out", 0, HELD_OUT)
+    losses = [next_word_losses(model, batch, n_known) for batch in torch.from_numpy(held_out).split(BATCH)]
+    n_chunks = -(-steps // CHUNK_STEPS)
+    trained = np.concatenate([texts(language, seed, chunk) for chunk in range(n_chunks)])
+    chances = counted_chances(trained, held_out, len(words.vocabulary), n_known)
+    unigram, trigram = (float(np.exp(-np.log(chances[n]).mean())) for n in (1, 3))
+    own = float(torch.cat(losses).mean().exp())
+    return {"model": own, "trigram": trigram, "unigram": unigram, "words": len(chances[1])}
+
+
+def counted_chances(
+    trained: np.ndarray, held_out: np.ndarray, n_words: int, n_known: int
+) -> dict[int, np.ndarray]:
+    """The probability of each held-out word, by counts of 1, 2 and 3 words in a row of the trained texts.
+
+    ``p_n = (c(context, word) + t(context) p_{n−1}) / (c(context) + t(context))``, where c counts how often
+    and t how many different known words follow the context; ``p_0 = 1/n_known``.
+    Source: Witten and Bell 1991.
+    """
+    wanted = held_out[:, 1:] < n_known
+    chances = {0: np.full(int(wanted.sum()), 1 / n_known)}
+    for n in (1, 2, 3):
+        contexts, words = _contexts(trained, n, n_words, n_known)
+        seen, times = np.unique(contexts * n_words + words, return_counts=True)
+        context, first = np.unique(seen // n_words, return_index=True)
+        counts, types = np.add.reduceat(times, first), np.diff(np.append(first, len(seen)))
+        asked, words = _contexts(held_out, n, n_words, n_known)
+        at, found = _find(context, asked)
+        place, is_seen = _find(seen, asked * n_words + words)
+        count = np.where(is_seen, times[place], 0)
+        total, kinds = (np.where(found, one[at], 0) for one in (counts, types))
+        mixed = (count + kinds * chances[n - 1]) / np.maximum(total + kinds, 1)
+        chances[n] = np.where(found, mixed, chances[n - 1])
+    return chances
+
+
+def _contexts(ids: np.ndarray, n: int, n_words: int, n_known: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each known word after the first of a text: the n − 1 words before as one number, and the word.
+
+    What is before the text is read as word 0, padding.
+    """
+    padded = np.pad(ids, ((0, 0), (1, 0)))
+    context = np.zeros_like(ids[:, 1:])
+    for back in range(n - 1, 0, -1):
+        context = context * n_words + padded[:, 2 - back : padded.shape[1] - back]
+    known = ids[:, 1:] < n_known
+    return context[known], ids[:, 1:][known]
+
+
+def _find(ordered: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of numbers in an ordered array, and whether they are there."""
+    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return at, ordered[at] == wanted
