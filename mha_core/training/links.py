@@ -67,9 +67,8 @@ class _Reading:
     def __init__(self, words: Sequence[TaggedWord]):
         self.words = _in_context(words)
         self.found: dict[tuple[int, str], Link] = {}
-        self.governed: dict[
-            int, int
-        ] = {}  # noun → the preposition or marker before it, or the noun it belongs to
+        # noun → the preposition or marker before it, or the noun that it belongs to
+        self.governed: dict[int, int] = {}
 
     def links(self) -> list[Link]:
         self._phrases()
@@ -81,7 +80,8 @@ class _Reading:
             self.found.setdefault((query, question), Link(query, question, key, name))
 
     def _part(self, at: int) -> str:
-        return self.words[at].part
+        """The part of speech of a word; "" behind the end."""
+        return self.words[at].part if at < len(self.words) else ""
 
     def _noun_after(self, at: int, depth: int | None = None) -> int | None:
         """The noun or pronoun that ends the phrase started before `at`, in its clause or at that depth."""
@@ -90,12 +90,12 @@ class _Reading:
             if self.words[at].depth > depth and (end := self._clause_before_noun(at)) is not None:
                 at = end
             elif self._part(at) == ADVERB:  # a very old dog
-                if self._part(min(at + 1, len(self.words) - 1)) != ADJECTIVE:
+                if self._part(at + 1) != ADJECTIVE:
                     break
             elif self._part(at) not in (DETERMINER, ADJECTIVE, PARTICLE):
                 break
             at += 1
-        if at < len(self.words) and self._part(at) in (NOUN, PRONOUN) and self.words[at].depth == depth:
+        if self._part(at) in (NOUN, PRONOUN) and self.words[at].depth == depth:
             return at
         return None
 
@@ -173,8 +173,7 @@ class _Reading:
         noun = self._noun_after(at + 1)
         if noun is None or self._comes_first(at):
             return noun
-        is_before_verb = noun + 1 < len(self.words) and self._part(noun + 1) in (VERB, AUXILIARY)
-        return noun if is_before_verb else None
+        return noun if self._part(noun + 1) in (VERB, AUXILIARY) else None
 
     def _clauses(self) -> None:
         done: list[tuple[bool, int, int]] = []  # agent and action; those of inner clauses come last
@@ -188,7 +187,7 @@ class _Reading:
             if word.part == AUXILIARY:
                 behind = self._subject_behind(at)
                 subject = subject if behind is None else behind
-            elif word.part == PREDICATE and subject is None and self._is_auxiliary(at + 1):
+            elif word.part == PREDICATE and subject is None and self._part(at + 1) == AUXILIARY:
                 subject = self._subject_behind(at + 1)  # how old is the king?
             if subject is None and self._comes_first(at):
                 subject = said_of.get(word.depth)
@@ -210,9 +209,6 @@ class _Reading:
         for _, agent, verb in sorted(done):
             self._add(agent, "doer", verb, "subject to verb")
 
-    def _is_auxiliary(self, at: int) -> bool:
-        return at < len(self.words) and self._part(at) == AUXILIARY
-
     def _agent_and_patient(self, at: int, subject: int | None) -> tuple[int | None, int | None]:
         before, depth, is_passive, to_do = at - 1, self.words[at].depth, False, False
         if self._part(at) == PASSIVE_VERB:
@@ -225,7 +221,8 @@ class _Reading:
         if is_passive and not self.words[at].text.endswith("ing"):
             return self._after_by(at), subject
         for noun, marker in self.governed.items():
-            if noun < at and self.words[noun].depth == depth and self._same_clause(noun, at):
+            before_it = noun < at and self.words[noun].depth == depth
+            if before_it and BOUNDARY not in map(self._part, range(noun, at)):
                 if self._part(marker) == AGENT_MARKER:
                     return noun, subject
                 if self._part(marker) == OBJECT_MARKER:
@@ -255,9 +252,6 @@ class _Reading:
         while self.words[before].depth >= depth:
             before -= 1
         return before if self._part(before) == NOUN and self._part(before + 1) == RELATIVE else None
-
-    def _same_clause(self, start: int, stop: int) -> bool:
-        return all(self._part(at) != BOUNDARY for at in range(start, stop))
 
     def _after_by(self, at: int) -> int | None:
         for place in range(at + 1, len(self.words)):
