@@ -74,14 +74,14 @@ class Question(ABC):
 
     @abstractmethod
     def executed(self, item: "Item", answer: str) -> tuple[Scene | None, Sequence[Edit]]:
-        """The scene and the further edits in which the answer holds; None for one that runs nothing."""
+        """The scene and the further edits in which a checked answer holds; None for one that runs nothing."""
 
     def is_right(self, item: "Item", answer: str) -> bool | None:
-        self.check(item, answer)
+        """Whether an answer that was checked is right; None where it is not scored."""
         return answer in item.key.answers
 
     def misreads(self, item: "Item", answer: str) -> bool:
-        """Whether a wrong answer is right to the question that is asked by mistake for this one."""
+        """Whether a checked answer is wrong, and right to the question that is asked by mistake for this."""
         return False
 
 
@@ -182,16 +182,23 @@ class Item:
         answers = trace.questions[self.asked] if self.asked else trace.answers
         return answers[self.place[2]] if answers and self.place[2] < len(answers) else None
 
+    def check(self, answer: str) -> None:
+        """Raise `MhaError` for a text that is no answer to the question."""
+        self.question.check(self, answer)
+
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer is right; None for one that is not scored. Raises `MhaError` for no answer."""
+        self.check(answer)
         return self.question.is_right(self, answer)
 
     def misreads(self, answer: str) -> bool:
         """Whether a wrong answer is right to the question as it is often misread. Raises as `is_right`."""
+        self.check(answer)
         return self.question.misreads(self, answer)
 
     def run(self, answer: str) -> Run:
         """The answer run in the model. Raises `MhaError` for what is no answer to this question."""
+        self.check(answer)
         scene, edits = self.question.executed(self, answer)
         if scene is None:
             return Run(self.trace, None)
@@ -229,17 +236,12 @@ def _posed(item: Item, asked: Asked) -> Item | None:
     focus = replace(item.scene.focus, token=asked.word)
     other = replace(item, scene=replace(item.scene, text=asked.text, twin="", focus=focus))
     try:
-        if focus.key_token:
-            other = _at_most_looked_at(other)
-        _ = other.key
         keys = other.trace.layers[other.place[0]].sides.keys
+        if focus.key_token:  # it is about the weight on the word that is looked at most
+            focus = replace(focus, key_token=names(keys)[int(other.row.argmax())])
+            other = replace(other, scene=replace(other.scene, focus=focus))
+        _ = other.key
     except MhaError:
         return None
     is_right = asked.question != item.asked or position(keys, asked.answer) == int(other.row.argmax())
     return other if is_right else None
-
-
-def _at_most_looked_at(item: Item) -> Item:
-    """The item about the weight on the word that its token looks at most."""
-    key = names(item.trace.layers[item.place[0]].sides.keys)[int(item.row.argmax())]
-    return replace(item, scene=replace(item.scene, focus=replace(item.scene.focus, key_token=key)))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeGuard, overload
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar
 
 from mha_core import resources
 from mha_core.errors import MhaError, Phrase, listed, shown
@@ -52,6 +52,7 @@ SCREEN_LINE = re.compile(r"\s*\[\[\s*screens\s*\]\]")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]{2,4})?")
 Words = Mapping[str, str]  # a text by its language
 Several = Mapping[str, tuple[str, ...]]  # texts by their language
+Told = TypeVar("Told", str, tuple[str, ...])
 
 
 class Problem(NamedTuple):
@@ -156,10 +157,6 @@ class Lesson:
 
     def write(self) -> str:
         """The lesson as the text of a file, which `read` reads."""
-        return self._written
-
-    @cached_property
-    def _written(self) -> str:
         lines = [f"minutes = {self.minutes}", *_lines(self, TEXTS)]
         for screen in self.screens:
             lines += ["", "[[screens]]", f'kind = "{screen.question.kind}"', *_line("scene", screen.scenes)]
@@ -192,11 +189,7 @@ def offered() -> Mapping[str, Lesson]:
     return {**shipped(), **({(own := Lesson.open(path)).name: own} if path else {})}
 
 
-@overload
-def in_language(words: Words, language: str) -> str: ...
-@overload
-def in_language(words: Several, language: str) -> tuple[str, ...] | Literal[""]: ...
-def in_language(words: Words | Several, language: str) -> Any:
+def in_language(words: Mapping[str, Told], language: str) -> Told | Literal[""]:
     """The words in a language, else those for all, in English, or in the first language; "" without any."""
     return next((words[one] for one in (language, ANY, "en") if one in words), next(iter(words.values()), ""))
 

@@ -18,6 +18,7 @@ What is right is in ``truth`` once the answers are revealed, and nowhere before.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import numpy as np
 
@@ -35,17 +36,13 @@ def spread(
 
     `is_right` says it of a typed sentence, which takes a run; None before the answers are revealed.
     """
-    given = Counter(one for one in answers if _is_answer(item, one))
+    given: Counter[str] = Counter()
+    for answer in answers:
+        with suppress(MhaError):
+            item.check(answer)
+            given[answer] += 1
     told = {"count": given.total()} | _counted(item, given)
     return told if is_right is None else told | {"truth": _truth(item, given, is_right)}
-
-
-def _is_answer(item: Item, answer: str) -> bool:
-    try:
-        item.question.check(item, answer)
-    except MhaError:
-        return False
-    return True
 
 
 def _counted(item: Item, given: Counter[str]) -> dict[str, object]:
@@ -64,7 +61,8 @@ def _counted(item: Item, given: Counter[str]) -> dict[str, object]:
                 mean += read_row(answer, len(item.words)) * count / given.total()
             return {"rows": _listed(given), "mean": _rounded(mean)}
         case "order":
-            heads = _heads(item)
+            assert isinstance(item.question, Order)
+            heads = item.question.heads(item)
             places = np.zeros((len(heads), len(heads)), int)
             for answer, count in given.items():
                 for place, head in enumerate(answer.split(",")):
@@ -92,11 +90,6 @@ def _truth(item: Item, given: Counter[str], is_right: Callable[[str], bool | Non
             return [answer for answer in given if is_right(answer)]
         case _:
             return item.key.answers[0]
-
-
-def _heads(item: Item) -> tuple[int, ...]:
-    assert isinstance(item.question, Order)
-    return item.question.heads(item)
 
 
 def _listed(given: Counter[str]) -> list[tuple[str, int]]:

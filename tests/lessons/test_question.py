@@ -195,7 +195,7 @@ def test_what_is_no_answer_is_refused(question, answers):
     asked = item(question, f"{IT}&heads=1,2,3,4")
     for answer in answers:
         with pytest.raises(mha.MhaError):
-            asked.question.check(asked, answer)
+            asked.check(answer)
         with pytest.raises(mha.MhaError):
             asked.run(answer)
 

@@ -99,7 +99,7 @@ def like(item: Item, number: int) -> Item | None:
 def problem(item: Item, answer: str) -> MhaError | None:
     """Why a text is no answer to the question; None for an answer."""
     try:
-        item.question.check(item, answer)
+        item.check(answer)
     except MhaError as error:
         return error
     return None
