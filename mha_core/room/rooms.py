@@ -195,8 +195,7 @@ class Rooms:
             raise MhaError(
                 "A room has 1 to {most} lessons; got {count}.", most=MAX_LESSONS, count=len(course)
             )
-        if not 1 <= days <= MAX_DAYS:
-            raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
+        _check_days(days)
         secret, now = secrets.token_urlsafe(24), _now()
         files = [(place, one.name, one.write()) for place, one in enumerate(course, start=1)]
         for _, name, text in files:
@@ -225,7 +224,6 @@ class Rooms:
                     code=code,
                     secret_hash=_hash(secret),
                     key=secrets.token_bytes(32),
-                    screen=None,
                     paused=False,
                     together=together,
                     version=1,
@@ -427,7 +425,7 @@ class Seat:
             _check_screen(room, screen)
             if not 1 <= vote <= room.vote(screen):
                 raise MhaError("There is no second vote on screen {screen} yet.", screen=screen)
-            same = self._same(screen, vote)
+            same = answers.c.student_id == self._id, answers.c.screen == screen, answers.c.vote == vote
             kept = act.scalar(select(answers.c.answer).where(*same))
             if kept is not None:
                 return kept
@@ -472,9 +470,6 @@ class Seat:
         when = (day or datetime.now(UTC)).date()
         return Receipt(row.code, self.number, count, when).written(row.key)
 
-    def _same(self, screen: int, vote: int) -> list:
-        return [answers.c.student_id == self._id, answers.c.screen == screen, answers.c.vote == vote]
-
     def _row(self, act: Connection, *, lock: bool = False) -> Row:
         # SQLite gives a free id again.
         of_room = rooms.c.code == self.code, rooms.c.expires_at > _now(), ~students.c.removed
@@ -513,22 +508,17 @@ class Desk:
         with self._rooms._reading() as act:
             room_id = _found(act, self.code).id
             chosen = (
-                select(students.c.number, answers)
+                select(
+                    students.c.number,
+                    *answers.c["screen", "vote", "answer", "language", "answered_at", "late"],
+                )
                 .join(answers, answers.c.student_id == students.c.id)
                 .where(students.c.room_id == room_id)
                 .order_by(students.c.number, answers.c.screen, answers.c.vote)
             )
             return [
-                KeptAnswer(
-                    row.number,
-                    row.screen,
-                    row.vote,
-                    row.answer,
-                    row.language,
-                    _time(row.answered_at),
-                    row.late,
-                )
-                for row in act.execute(chosen)
+                KeptAnswer(number, screen, vote, answer, language, _time(at), late)
+                for number, screen, vote, answer, language, at, late in act.execute(chosen)
             ]
 
     def answer_count(self) -> int:
@@ -562,7 +552,7 @@ class Desk:
             act.execute(delete(answers).where(answers.c.student_id == held.id))
             gone = {"name": "", "needs_help": False, "removed": True, "asked": None}  # who asks again is new
             act.execute(update(students).where(students.c.id == held.id).values(**gone))
-            act.execute(update(rooms).where(rooms.c.id == row.id).values(version=rooms.c.version + 1))
+            _change(act, row)
         self._rooms._forget()
 
     def reveal(self, screen: int) -> None:
@@ -607,8 +597,7 @@ class Desk:
 
     def keep_for(self, days: int) -> None:
         """Delete the room that many days from now."""
-        if not 1 <= days <= MAX_DAYS:
-            raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
+        _check_days(days)
         self._update(expires_at=_now() + days * DAY)
 
     def delete(self) -> None:
@@ -619,25 +608,22 @@ class Desk:
 
     def _update(self, **values: object) -> None:
         with self._rooms._writing() as act:
-            row = _found(act, self.code, lock=True)
-            act.execute(
-                update(rooms).where(rooms.c.id == row.id).values(**values, version=rooms.c.version + 1)
-            )
+            _change(act, _found(act, self.code, lock=True), **values)
 
     def _set_screen(self, screen: int, **values: object) -> None:
         _check_screen(self.room(), screen)
         with self._rooms._writing() as act:
             row = _found(act, self.code, lock=True)
             same = screens.c.room_id == row.id, screens.c.screen == screen
-            if act.execute(select(screens).where(*same)).first() is None:
-                act.execute(
-                    insert(screens).values(
-                        {"room_id": row.id, "screen": screen, "vote": 1, "revealed": False} | values
-                    )
-                )
-            else:
-                act.execute(update(screens).where(*same).values(**values))
-            act.execute(update(rooms).where(rooms.c.id == row.id).values(version=rooms.c.version + 1))
+            if not act.execute(update(screens).where(*same).values(**values)).rowcount:
+                first = {"room_id": row.id, "screen": screen, "vote": 1, "revealed": False}
+                act.execute(insert(screens).values(first | values))
+            _change(act, row)
+
+
+def _check_days(days: int) -> None:
+    if not 1 <= days <= MAX_DAYS:
+        raise MhaError("A room is kept for 1 to {most} days; got {days}.", most=MAX_DAYS, days=days)
 
 
 def _check_screen(room: Room, screen: int) -> None:
@@ -654,6 +640,12 @@ def _found(act: Connection, code: str, *, lock: bool = False) -> Row:
     if row is None:
         raise _unknown(code)
     return row
+
+
+def _change(act: Connection, room: Row, **values: object) -> None:
+    """Write what an act of the teacher changes in the row of a room, and count the act."""
+    changed = update(rooms).where(rooms.c.id == room.id)
+    act.execute(changed.values(**values, version=rooms.c.version + 1))
 
 
 def _unknown(code: str) -> Unknown:
