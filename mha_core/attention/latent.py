@@ -3,7 +3,7 @@
 Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1 and appendix C.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from mha_core.errors import MhaError, in_range
 EPSILON = 1e-6  # below the root of a norm, as in the published code
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class LatentSpec:
     """The sizes of one layer of multi-head latent attention.
 
@@ -34,41 +34,31 @@ class LatentSpec:
     d_model: int
     n_heads: int
     kv_rank: int
-    q_rank: int | None
-    d_k: int
-    d_v: int
-    rotary_width: int
+    q_rank: int | None = None
+    d_k: int = None  # type: ignore[assignment]  # this and the two below are never None afterwards
+    d_v: int = None  # type: ignore[assignment]
+    rotary_width: int = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        kv_rank: int,
-        q_rank: int | None = None,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        rotary_width: int | None = None,
-    ) -> None:
-        heads = AttentionSpec(d_model, n_heads, d_k=d_k, d_v=d_v)
-        in_range("kv_rank", kv_rank, 1, MAX_D_MODEL)
-        if q_rank is not None:
-            in_range("q_rank", q_rank, 1, MAX_D_MODEL)
-        if rotary_width is None:
-            rotary_width = heads.d_k // 4 * 2
-        in_range("rotary_width", rotary_width, 0, MAX_D_MODEL)
-        if rotary_width % 2:
-            near = (rotary_width - 1, rotary_width + 1)
+    def __post_init__(self) -> None:
+        heads = AttentionSpec(self.d_model, self.n_heads, d_k=self.d_k, d_v=self.d_v)
+        object.__setattr__(self, "d_k", heads.d_k)
+        object.__setattr__(self, "d_v", heads.d_v)
+        if self.rotary_width is None:
+            object.__setattr__(self, "rotary_width", heads.d_k // 4 * 2)
+        in_range("kv_rank", self.kv_rank, 1, MAX_D_MODEL)
+        if self.q_rank is not None:
+            in_range("q_rank", self.q_rank, 1, MAX_D_MODEL)
+        in_range("rotary_width", self.rotary_width, 0, MAX_D_MODEL)
+        if self.rotary_width % 2:
+            near = (self.rotary_width - 1, self.rotary_width + 1)
             raise MhaError(
                 "rotary_width {rotary_width} is odd, and rotary positions turn pairs of dimensions; "
                 "{low} or {high} work.",
-                rotary_width=rotary_width,
+                rotary_width=self.rotary_width,
                 low=near[0],
                 high=near[1],
                 fixes=tuple({"rotary_width": width} for width in near),
             )
-        sizes = (d_model, n_heads, kv_rank, q_rank, heads.d_k, heads.d_v, rotary_width)
-        for field, value in zip(fields(self), sizes, strict=True):
-            object.__setattr__(self, field.name, value)  # frozen
 
 
 class LatentAttention(nn.Module):

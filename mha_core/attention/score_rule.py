@@ -56,18 +56,6 @@ class ScoreRule:
     def __post_init__(self) -> None:
         for name in NUMBERS:
             self._check_number(name)
-        for name in ("temperature", "soft_cap"):
-            value = getattr(self, name)
-            if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
-                raise MhaError(
-                    "{name} {value} is out of range; {low} to {high:,} work.",
-                    name=name,
-                    value=shown(value),
-                    low=MIN_DIVISOR,
-                    high=MAX_DIVISOR,
-                )
-        for name in NUMBERS:
-            self._make_float(name)
         if self.scale is not None and not math.isfinite(self.scale):
             raise MhaError("scale {scale} is no finite number.", scale=self.scale)
         for name, table in self.tensors().items():
@@ -85,13 +73,21 @@ class ScoreRule:
             object.__setattr__(self, "bias", self.bias.masked_fill(hidden, 0.0))
 
     def _check_number(self, name: str) -> None:
-        value, optional = getattr(self, name), getattr(ScoreRule, name) is None
-        if not (value is None and optional) and (not isinstance(value, Real) or isinstance(value, bool)):
-            raise MhaError("{name} is a number; got {value}.", name=name, value=shown(value))
-
-    def _make_float(self, name: str) -> None:
-        """Turn a whole number into a float: torch multiplies only with whole numbers up to 2^63."""
+        """Check a number, and make it a float: torch multiplies only with whole numbers up to 2^63."""
         value = getattr(self, name)
+        if value is None and getattr(ScoreRule, name) is None:
+            return
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number:
+            raise MhaError("{name} is a number; got {value}.", name=name, value=shown(value))
+        if name != "scale" and not MIN_DIVISOR <= value <= MAX_DIVISOR:
+            raise MhaError(
+                "{name} {value} is out of range; {low} to {high:,} work.",
+                name=name,
+                value=shown(value),
+                low=MIN_DIVISOR,
+                high=MAX_DIVISOR,
+            )
         if isinstance(value, int):
             try:
                 object.__setattr__(self, name, float(value))
