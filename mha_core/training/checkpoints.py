@@ -26,44 +26,41 @@ from mha_core.training.questions import QUESTIONS
 FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
 EDITION = "edition.txt"
-STEPS = {  # by language and d_model
-    "en": {32: 5_000, 64: 5_500, 128: 4_000, 256: 3_000},
-    "zh": {64: 7_000, 128: 5_000},
-}
 BARE = 600  # first steps, with short sentences that all have a pronoun to resolve, the hardest question
-HEADS = (1, 2, 4, 8, 16)
-SIZES: Mapping[str, Mapping[int, tuple[int, ...]]] = {
-    "en": {32: HEADS, 64: HEADS, 128: HEADS, 256: (4, 8, 16)},
-    "zh": {64: (1, 2, 4, 8), 128: (1, 2, 4, 8)},
-}
+GLASS_BOXES = (  # language, d_model, steps, and every h
+    ("en", 32, 5_000, (1, 2, 4, 8, 16)),
+    ("en", 64, 5_500, (1, 2, 4, 8, 16)),
+    ("en", 128, 4_000, (1, 2, 4, 8, 16)),
+    ("en", 256, 3_000, (4, 8, 16)),
+    ("zh", 64, 7_000, (1, 2, 4, 8)),
+    ("zh", 128, 5_000, (1, 2, 4, 8)),
+)
 SHARING = ("grouped-query", "multi-query", "latent")
-OTHERS: Mapping[str, tuple[str, ...]] = {
-    "en": ("standard", "one-layer", *SHARING),
-    "zh": ("standard", *SHARING),
-}
+OTHERS = (  # language, steps, and every architecture, with h 4 and d_model 64
+    ("en", 5_500, ("standard", "one-layer", *SHARING)),
+    ("zh", 7_000, ("standard", *SHARING)),
+)
 DECODERS = (  # language, architecture, h and d_model
     *(("en", "decoder", h, d_model) for h, d_model in ((4, 64), (8, 64), (8, 128))),
     *(("en", f"decoder-{sharing}", 4, 64) for sharing in SHARING),
     *(("zh", "decoder", h, 64) for h in (4, 8)),
 )
-DECODER_STEPS = 2_500
 PLANS = (
     *(
-        Plan(h=h, d_model=d_model, language=language, steps=STEPS[language][d_model], bare=BARE)
-        for language, sizes in SIZES.items()
-        for d_model, heads in sizes.items()
+        Plan(h=h, d_model=d_model, language=language, steps=steps, bare=BARE)
+        for language, d_model, steps, heads in GLASS_BOXES
         for h in heads
     ),
     # The sizes of a layer in Vaswani et al. 2017. With the rate of its width it finds fewer nouns, and with
     # seed 0 it looks at them with less weight.
     Plan(h=8, d_model=512, seed=1, steps=3_000, rate=0.0006, bare=BARE),
     *(
-        Plan(architecture=architecture, language=language, steps=STEPS[language][64], bare=BARE)
-        for language, architectures in OTHERS.items()
+        Plan(architecture, language=language, steps=steps, bare=BARE)
+        for language, steps, architectures in OTHERS
         for architecture in architectures
     ),
     *(
-        Plan(architecture=architecture, h=h, d_model=d_model, language=language, steps=DECODER_STEPS)
+        Plan(architecture, h, d_model, language, steps=2_500)
         for language, architecture, h, d_model in DECODERS
     ),
 )

@@ -100,10 +100,8 @@ def encode(sentences: Sequence[Sentence], words: Lexicon) -> Encoded:
             place = row, query, numbers[question]
             keys[place], links[place] = (NOT_ASKED, NOT_ASKED) if key is None else (key, names[name])
         before, after = NEIGHBOURS
-        keys[row, 1:length, before], links[row, 1:length, before] = (
-            np.arange(length - 1),
-            names["word before"],
-        )
+        keys[row, 1:length, before] = np.arange(length - 1)
+        links[row, 1:length, before] = names["word before"]
         keys[row, 1:length, after] = np.append(np.arange(2, length), 0)
         links[row, 1 : length - 1, after] = names["word after"]
     return Encoded(
@@ -143,51 +141,41 @@ class Batches:
         others = others[np.lexsort((rng.random(len(others)), encoded.lengths[others]))]
         twos = np.concatenate((np.flatnonzero(encoded.pronoun), others)).reshape(-1, 2)
         order = twos[np.lexsort((rng.random(len(twos)), encoded.lengths[twos].max(1)))].ravel()
-        batches = [
-            _batch(encoded, ids, hidden, links, chosen, SHIFTED if epoch >= IN_PLACE else 0.0, rng)
-            for chosen in np.split(order, range(BATCH, len(order), BATCH))
-        ]
+        shifted = SHIFTED if epoch >= IN_PLACE else 0.0
+
+        def batch(chosen: np.ndarray) -> SentenceBatch:
+            """The chosen sentences, with all links of each group, or `MAX_ROWS` of them at random."""
+            lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
+            of_batch = links[chosen, :length]
+            sentence, position, question = np.nonzero(of_batch != NOT_ASKED)
+            group = GROUP_OF[of_batch[sentence, position, question]]
+            mixed = rng.permutation(len(group))  # the first ones of each group in this order are used
+            by_group = mixed[np.argsort(group[mixed], kind="stable")]
+            counts = np.bincount(group, minlength=len(GROUPS))
+            place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+            kept = np.sort(by_group[place < MAX_ROWS])
+            sentence, position, question, group = (
+                part[kept] for part in (sentence, position, question, group)
+            )
+            present, words_here = words_at(lengths, length), ids[chosen, :length]
+            candidates = np.unique(words_here[present])
+            key = encoded.keys[chosen[sentence], position, question]
+            answer = np.searchsorted(candidates, words_here[sentence, key])
+            guessed, at = np.nonzero(hidden[chosen, :length] >= 0)
+            return SentenceBatch(
+                torch.from_numpy(words_here),
+                None if present.all() else torch.from_numpy(present),
+                int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0,
+                _rows(sentence, guessed),
+                _rows(position, at),
+                _rows(question, np.full(len(at), len(QUESTIONS))),
+                _rows(group, np.full(len(at), len(GROUPS))),
+                _rows(answer, hidden[chosen[guessed], at]),
+                torch.from_numpy(candidates),
+            )
+
+        batches = [batch(chosen) for chosen in np.split(order, range(BATCH, len(order), BATCH))]
         return [batches[i] for i in rng.permutation(len(batches))]
-
-
-def _batch(
-    encoded: Encoded,
-    ids: np.ndarray,
-    hidden: np.ndarray,
-    links: np.ndarray,
-    chosen: np.ndarray,
-    shifted: float,
-    rng: np.random.Generator,
-) -> SentenceBatch:
-    """The chosen sentences, with all links of each group, or `MAX_ROWS` of them at random."""
-    lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
-    ids, links = ids[chosen, :length], links[chosen, :length]
-    sentence, position, question = np.nonzero(links != NOT_ASKED)
-    group = GROUP_OF[links[sentence, position, question]]
-    mixed = rng.permutation(len(group))  # the first ones of each group in this order are used
-    by_group = mixed[np.argsort(group[mixed], kind="stable")]
-    counts = np.bincount(group, minlength=len(GROUPS))
-    place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept = np.sort(by_group[place < MAX_ROWS])
-    sentence, position, question, group = (part[kept] for part in (sentence, position, question, group))
-    present = words_at(lengths, length)
-    candidates = np.unique(ids[present])
-    key = encoded.keys[chosen[sentence], position, question]
-    answer = np.searchsorted(candidates, ids[sentence, key])
-    guessed, at = np.nonzero(hidden[chosen, :length] >= 0)
-    padding = None if present.all() else torch.from_numpy(present)
-    shift = int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0
-    return SentenceBatch(
-        torch.from_numpy(ids),
-        padding,
-        shift,
-        _rows(sentence, guessed),
-        _rows(position, at),
-        _rows(question, np.full(len(at), len(QUESTIONS))),
-        _rows(group, np.full(len(at), len(GROUPS))),
-        _rows(answer, hidden[chosen[guessed], at]),
-        torch.from_numpy(candidates),
-    )
 
 
 def _rows(of_links: np.ndarray, of_hidden_words: np.ndarray) -> Tensor:

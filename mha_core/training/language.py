@@ -382,7 +382,7 @@ class Grammar:
                 TaggedWord(*both) for both in zip(texts, (BOUNDARY, *entry["parts"].split()), strict=True)
             ]
             at = {role: texts.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
-            pair.append(_resolved(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
+            pair.append(_sentence(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
         one, other = pair
         return one, other
 
@@ -409,7 +409,7 @@ class Grammar:
         for to in (0, 1):
             cued = [*words]
             cued[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
-            pair.append(_resolved(cued, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
+            pair.append(_sentence(cued, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
         of_one, of_other = pair
         return of_one, of_other
 
@@ -472,7 +472,7 @@ class Grammar:
             rng.setstate(state)  # the same adjectives and articles in both
             words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun})
             further = "B" if referent == "A" else "A"
-            pair.append(_agreed(words, at["P"], (at[referent], at[further])))
+            pair.append(_sentence(words, at["P"], (at[referent], at[further]), at["P"], "agreement"))
         of_one, of_other = pair
         return of_one, of_other
 
@@ -485,7 +485,7 @@ class Grammar:
             for noun, pronoun in rng.sample(nouns, 2):
                 roles = {"A": (noun, pronoun), "P": pronoun}
                 words, at = self.phrases.filled(Random(state), template, roles)
-                pair.append(replace(_agreed(words, at["P"], (at["A"], 0)), schema=ALONE))
+                pair.append(_sentence(words, at["P"], (at["A"], 0), at["P"], ALONE))
             one, other = pair
             if self._pronoun_decides(one) and self._pronoun_decides(other):
                 return one, other
@@ -550,15 +550,23 @@ def _pool(lexicon: Lexicon, classes: str, pronoun: str) -> list[Noun]:
 
 def _sentence(
     words: Sequence[TaggedWord],
-    extra: tuple[Link, ...] = (),
     pronoun: int = 0,
     nouns: tuple[int, int] = (0, 0),
     cue: int = 0,
     schema: str = "",
     shape: str = "",
 ) -> Sentence:
-    """A sentence with the links of its grammar and those that depend on its meaning."""
-    found = {(link.query, link.question): link for link in (*links(words), *extra)}
+    """A sentence with the links of its grammar, and those of its pronoun, which refers to the first noun.
+
+    The cue shows that it does. If the cue is the pronoun itself, its form fits this noun alone.
+    """
+    found = {(link.query, link.question): link for link in links(words)}
+    if pronoun and pronoun == cue:
+        found[pronoun, "noun"] = Link(pronoun, "noun", nouns[0], "agreement: pronoun to noun")
+    elif pronoun:
+        found[pronoun, "noun"] = Link(pronoun, "noun", nouns[0], "pronoun to noun")
+        found[pronoun, "decider"] = Link(pronoun, "decider", cue, "pronoun to cue")
+        found[cue, "noun"] = Link(cue, "noun", nouns[0], "cue to noun")
     if pronoun:  # the pronoun's predicate belongs to the noun that it refers to
         for place, link in found.items():
             if link.name == "predicate to noun" and link.key == pronoun:
@@ -573,29 +581,6 @@ def _sentence(
         parts=tuple(word.part for word in words),
         links=tuple(found.values()),
     )
-
-
-def _agreed(words: Sequence[TaggedWord], pronoun: int, nouns: tuple[int, int]) -> Sentence:
-    """A sentence in which the pronoun fits the first of the nouns alone."""
-    extra = (Link(pronoun, "noun", nouns[0], "agreement: pronoun to noun"),)
-    return _sentence(words, extra, pronoun, nouns, pronoun, "agreement")
-
-
-def _resolved(
-    words: Sequence[TaggedWord],
-    pronoun: int,
-    nouns: tuple[int, int],
-    cue: int,
-    schema: str,
-    shape: str = "",
-) -> Sentence:
-    """A sentence in which the cue shows that the pronoun refers to the first of the nouns."""
-    extra = (
-        Link(pronoun, "noun", nouns[0], "pronoun to noun"),
-        Link(pronoun, "decider", cue, "pronoun to cue"),
-        Link(cue, "noun", nouns[0], "cue to noun"),
-    )
-    return _sentence(words, extra, pronoun, nouns, cue, schema, shape)
 
 
 def _joined(before: Sentence, sentence: Sentence) -> Sentence:

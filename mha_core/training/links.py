@@ -58,7 +58,10 @@ class Link(NamedTuple):
 
 def links(words: Sequence[TaggedWord]) -> list[Link]:
     """The links that the grammar of the sentence implies; [CLS] at position 0 has none."""
-    return _Reading(words).links()
+    reading = _Reading(words)
+    reading.read_phrases()
+    reading.read_clauses()
+    return list(reading.found.values())
 
 
 class _Reading:
@@ -69,11 +72,6 @@ class _Reading:
         self.found: dict[tuple[int, str], Link] = {}
         # noun → the preposition or marker before it, or the noun that it belongs to
         self.governed: dict[int, int] = {}
-
-    def links(self) -> list[Link]:
-        self._phrases()
-        self._clauses()
-        return list(self.found.values())
 
     def _add(self, query: int, question: str, key: int | None, name: str) -> None:
         if key is not None:
@@ -114,7 +112,7 @@ class _Reading:
             at += 1
         return at if depth and self.words[at].text == OF else None
 
-    def _phrases(self) -> None:
+    def read_phrases(self) -> None:
         for at, word in enumerate(self.words):
             if word.part in (DETERMINER, ADJECTIVE):
                 noun = self._noun_after(at + 1)
@@ -175,7 +173,7 @@ class _Reading:
             return noun
         return noun if self._part(noun + 1) in (VERB, AUXILIARY) else None
 
-    def _clauses(self) -> None:
+    def read_clauses(self) -> None:
         done: list[tuple[bool, int, int]] = []  # agent and action; those of inner clauses come last
         said_of: dict[int, int] = {}  # depth → subject of the clause before: "sat down and slept"
         for at, word in enumerate(self.words):

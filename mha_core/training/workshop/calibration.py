@@ -6,8 +6,6 @@ changes no answer, only its probability (temperature scaling, Guo et al. 2017). 
 one half of the sentences of `written`; what the manifest says of the model is measured on the other half.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
@@ -21,17 +19,12 @@ from mha_core.training.written import HALVES, NOTHING, written
 TEMPERATURES = np.geomspace(1, 12, 60)
 
 
-class Scored(NamedTuple):
-    """The scores of all possible answers to a question, and which of them is right."""
-
-    question: str
-    logits: torch.Tensor
-    right: int
-
-
 @torch.inference_mode()
-def scored(model: SmallModel, language: str, half: str) -> list[Scored]:
-    """The scores of a model's answers, before any temperature, to the questions that it has heads for."""
+def scored(model: SmallModel, language: str, half: str) -> list[tuple[str, torch.Tensor, int]]:
+    """Questions that a model has heads for, the scores of all possible answers, and which of these is right.
+
+    No temperature is in the scores.
+    """
     words, found = lexicon(language), []
     for text, question, word, answer in written(language)[half]:
         if question not in model.questions:
@@ -40,7 +33,7 @@ def scored(model: SmallModel, language: str, half: str) -> list[Scored]:
         read = model.read(model(torch.tensor([numbers])), question)[0, tokens.index(word)]
         could_be = sorted({*numbers})
         wanted = words.number[START] if answer == NOTHING else numbers[tokens.index(answer)]
-        found.append(Scored(question, model.logits(read, torch.tensor(could_be)), could_be.index(wanted)))
+        found.append((question, model.logits(read, torch.tensor(could_be)), could_be.index(wanted)))
     return found
 
 
@@ -51,19 +44,21 @@ def temperatures(model: SmallModel, language: str) -> dict[str, float]:
     (Brier 1950). No temperature is below 1: an answer is never made surer than the model is.
     """
     found = scored(model, language, HALVES[0])
+
+    def score(question: str, temperature: float) -> float:
+        total = 0.0
+        for asked, logits, right in found:
+            if asked == question:
+                chances = (logits / temperature).softmax(-1)
+                chances[right] -= 1
+                total += float((chances**2).sum())
+        return total
+
     fitted = {}
-    for question in QUESTIONS:
-        ours = [one for one in found if one.question == question]
-        scores = [sum(_brier(one, temperature) for one in ours) for temperature in TEMPERATURES]
-        if ours:
-            fitted[question] = round(float(TEMPERATURES[int(np.argmin(scores))]), 3)
+    for question in sorted({asked for asked, *_ in found}, key=QUESTIONS.index):
+        scores = [score(question, temperature) for temperature in TEMPERATURES]
+        fitted[question] = round(float(TEMPERATURES[int(np.argmin(scores))]), 3)
     return fitted
-
-
-def _brier(one: Scored, temperature: float) -> float:
-    chances = (one.logits / temperature).softmax(-1)
-    chances[one.right] -= 1
-    return float((chances**2).sum())
 
 
 def reliability(model: SmallModel, language: str) -> dict[str, float]:
