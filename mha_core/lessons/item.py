@@ -21,8 +21,8 @@ from mha_core.traces.answers import Answer
 from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.lexicon import lexicon, normalized
-from mha_core.training.written import NOTHING as WITHOUT
-from mha_core.training.written import Asked, written
+from mha_core.training.questions import NOTHING as WITHOUT
+from mha_core.training.questions import Asked, written
 
 Tracer = Callable[[Scene, Sequence[Edit]], AttentionTrace]
 

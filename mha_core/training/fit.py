@@ -84,21 +84,18 @@ class Training:
         """Take `steps` steps, or as many as the plan has left, and return their mean loss."""
         total, taken = torch.zeros(()), 0
         while taken < steps and not self.finished:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
+            self.optimizer.zero_grad()
             batches = self.bare if self.step < self.plan.bare else self.batches
-            total += self._step(batches[self.step])
+            loss = self.loss(batches[self.step])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            total += loss.detach()
             self.step += 1
             taken += 1
         return float(total) / max(1, taken)
-
-    def _step(self, batch: Any) -> torch.Tensor:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
-        self.optimizer.zero_grad()
-        loss = self.loss(batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        return loss.detach()
 
     def loss(self, batch: Any) -> torch.Tensor:
         """``Σ_g share_g · mean CE of group g + 0.35 · mean CE at hidden words``, a scalar.

@@ -8,6 +8,7 @@ from a `random.Random`, and so from a seed.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -84,7 +85,12 @@ BARE = Mix(
 
 
 class Phrases:
-    """Fills templates with the words of one small language. Every choice is made by `rng`."""
+    """Fills templates with the words of one small language; a copy of it holds the state of one sentence."""
+
+    rng: Random  # makes every choice
+    banned: frozenset[str]
+    words: list[TaggedWord]
+    at: dict[str, int]  # positions of A, B, P and the cue among the words
 
     def __init__(self, lexicon: Lexicon, mix: Mix):
         self.lexicon, self.mix = lexicon, mix
@@ -105,24 +111,17 @@ class Phrases:
         The roles A and B are a noun and the kind of its pronoun each, P is the kind of the pronoun. A plural
         decides between was and were.
         """
-        words = [TaggedWord(START, BOUNDARY)]
-        at: dict[str, int] = {}
-        self._fill(rng, template, roles, banned, words, at)
-        if words[-1].text not in STOPS:
-            words.append(TaggedWord(self.stop, BOUNDARY))
-        return words, at
+        one = copy(self)
+        one.rng, one.banned, one.words, one.at = rng, banned, [TaggedWord(START, BOUNDARY)], {}
+        one._fill(template, roles)
+        if one.words[-1].text not in STOPS:
+            one.words.append(TaggedWord(self.stop, BOUNDARY))
+        return one.words, one.at
 
     def _fill(
-        self,
-        rng: Random,
-        template: tuple[str, ...],
-        roles: Mapping[str, Any],
-        banned: frozenset[str],
-        words: list[TaggedWord],
-        at: dict[str, int],
-        depth: int = 0,
-        plural: bool = False,
+        self, template: tuple[str, ...], roles: Mapping[str, Any], depth: int = 0, plural: bool = False
     ) -> None:
+        rng, words, at = self.rng, self.words, self.at
         # for each open clause: the grammatical number outside it, and its start
         outside: list[tuple[bool, int]] = []
         for part in template:
@@ -144,14 +143,14 @@ class Phrases:
             if slot in ("A", "B"):
                 noun, kind = roles[slot]
                 plural = is_plural(kind)
-                words += self._phrase(rng, noun, plural, banned, depth)
+                words += self._phrase(noun, plural, depth)
                 at[slot] = len(words) - 1
                 if slot == "A" and self.distractors and "B" not in at and rng.random() < self.mix.distractor:
                     # a clause about the first noun, with words that the pronoun could be thought to refer to
                     clause = rng.choice(self.distractors)
                     if "who" in clause and noun.kind == "other":
                         clause = tuple("that/relative" if one == "who" else one for one in clause)
-                    self._fill(rng, clause, {}, banned, words, {}, depth, plural)
+                    self._fill(clause, {}, depth, plural)
             elif slot == "P":
                 plural = is_plural(roles["P"])
                 at["P"] = len(words)
@@ -160,21 +159,19 @@ class Phrases:
                 at["cue"] = len(words)
                 words.append(TaggedWord("", PREDICATE, depth))
             else:
-                filled, number = self._slot(rng, slot, plural, banned, depth)
+                filled, number = self._slot(slot, plural, depth)
                 if words[-1].part != PREPOSITION:  # the hands of the man are cold
                     plural = number
                 words += filled
 
-    def _slot(
-        self, rng: Random, slot: str, plural: bool, banned: frozenset[str], depth: int
-    ) -> tuple[list[TaggedWord], bool]:
-        name, _, form = slot.partition(".")
+    def _slot(self, slot: str, plural: bool, depth: int) -> tuple[list[TaggedWord], bool]:
+        (name, _, form), rng = slot.partition("."), self.rng
         if name in self.lexicon.verbs:
             form = "base" if plural and form == "third" else form  # the men eat
             verb = rng.choice(self._verbs(name, form))[FORMS.index(form or "base")]
             return [TaggedWord(verb, "verb", depth)], plural
         if name in self.lexicon.words:
-            allowed = [word for word in self._members(name, None) if word not in banned]
+            allowed = [word for word in self._members(name, None) if word not in self.banned]
             return [TaggedWord(rng.choice(allowed), self.lexicon.parts[f"{{{name}}}"], depth)], plural
         nouns = self._nouns(name, form)
         if form == "bare":
@@ -183,11 +180,9 @@ class Phrases:
         if form == "plural":
             return [TaggedWord(rng.choice(many).form(plural=True), NOUN, depth)], True
         plural = bool(many) and rng.random() < self.mix.plural
-        return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned, depth), plural
+        return self._phrase(rng.choice(many if plural else nouns), plural, depth), plural
 
-    def _phrase(
-        self, rng: Random, noun: Noun, plural: bool, banned: frozenset[str], depth: int
-    ) -> list[TaggedWord]:
+    def _phrase(self, noun: Noun, plural: bool, depth: int) -> list[TaggedWord]:
         """A noun with its article and perhaps an adjective; the noun comes last."""
         if noun.is_name:
             return [TaggedWord(noun.one, NOUN, depth)]
@@ -197,11 +192,11 @@ class Phrases:
             kind = "plural" if plural else "singular"
         if kind == "singular" and not noun.many:
             kind = "mass"  # "my bread", never "a bread"
-        article = rng.choice(articles[kind if kind in articles else "default"]).split()
+        article = self.rng.choice(articles[kind if kind in articles else "default"]).split()
         words = [TaggedWord(word, PARTICLE if word == "的" else DETERMINER, depth) for word in article]
-        if rng.random() < self.mix.adjective:
-            adjective = rng.choice(self._members("adjective", noun))
-            if adjective not in banned:
+        if self.rng.random() < self.mix.adjective:
+            adjective = self.rng.choice(self._members("adjective", noun))
+            if adjective not in self.banned:
                 words.append(TaggedWord(adjective, ADJECTIVE, depth))
                 link = self.lexicon.grammar.get("adjective_link", "").split()
                 words += [TaggedWord(word, PARTICLE, depth) for word in link]

@@ -19,7 +19,6 @@ PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
 LANGUAGES = ("en", "zh")
 FORMS = ("base", "third", "past", "participle", "ing")
 GENDERED = ("man", "woman", "person")  # noun classes that he or she can refer to
-MERGED = dict.fromkeys(GENDERED, "person")
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
 # Words outside the vocabulary are read as spare vectors, by the form of the word: so many of each kind.
 # Numbers have none: they are read as number words.
@@ -85,11 +84,6 @@ class Lexicon:
         return tuple(chain.from_iterable(self.spares_of.values()))
 
     @cached_property
-    def characters(self) -> frozenset[str]:
-        """The characters of all words, known and unlisted; the Chinese ones are simplified."""
-        return frozenset("".join((*self.known, *self.unlisted)))
-
-    @cached_property
     def number(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.vocabulary)}
 
@@ -103,9 +97,8 @@ class Lexicon:
         """The classes of the language that each word belongs to; their other words can replace it."""
         classes: dict[str, list[str]] = {}
         for noun in self.nouns:
-            for form in (noun.one, noun.many):
-                if form:
-                    classes.setdefault(form, []).append(noun.group)
+            for form in filter(None, (noun.one, noun.many)):
+                classes.setdefault(form, []).append(noun.group)
         for name, forms in self.verbs.items():
             for verb in forms:
                 for form, word in zip(FORMS, verb, strict=True):
@@ -122,8 +115,9 @@ class Lexicon:
 
         A cue is an adjective that decides what a pronoun stands for.
         """
-        shown_as = self.grammar["shown_as"].items()
-        shown = MERGED | {name: kind for kind, names in shown_as for name in names.split()}
+        shown = dict.fromkeys(GENDERED, "person")
+        for kind, names in self.grammar["shown_as"].items():
+            shown |= dict.fromkeys(names.split(), kind)
         cues = " ".join(f"{schema['to_a']} {schema['to_b']}" for schema in self.grammar["schema"]).split()
         kinds = {}
         for word in (START, HIDDEN, *self.known):

@@ -5,6 +5,9 @@ question reads the output of its own heads, and they learn from the answer alone
 """
 
 from functools import cache
+from typing import NamedTuple
+
+from mha_core import resources
 
 QUESTIONS = ("noun", "doer", "object", "before", "after", "decider")
 HIDDEN_WORD = "hidden"  # the question for the word behind [MASK]
@@ -64,3 +67,36 @@ def questions_of(h: int) -> tuple[tuple[str, ...], ...]:
         tuple(question for question in QUESTIONS if head in heads.get(question, ())) or (HIDDEN_WORD,)
         for head in range(h)
     )
+
+
+# Questions about sentences written by hand, with the right answers. One half is for fitting the temperatures
+# of the small models, the other measures how often they are right.
+
+HALVES = ("fit", "held out")
+NOTHING = "-"
+
+
+class Asked(NamedTuple):
+    """A question about a word of a sentence written by hand, and its right answer."""
+
+    text: str
+    question: str
+    word: str
+    answer: str
+
+
+@cache
+def written(language: str) -> dict[str, tuple[Asked, ...]]:
+    """The questions of each half of the sentences."""
+    halves: dict[str, list[Asked]] = {half: [] for half in HALVES}
+    half = HALVES[0]
+    file = resources.path("assets", "small_languages", "written", f"{language}.txt")
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            half = next((name for name in HALVES if line.startswith(f"# {name}:")), half)
+        elif line:
+            text, _, questions = line.partition(" | ")
+            for one in questions.split("; "):
+                word, question, answer = one.split()
+                halves[half].append(Asked(text, question, word, answer))
+    return {name: tuple(asked) for name, asked in halves.items()}

@@ -282,7 +282,8 @@ def unknown_words(found: Nearest, asked: Scene, field: str, *, vectors: bool) ->
     elif field == "text" or not ((first := compute.peek(asked)) and first.tokens.unknown):
         with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
             unknown = "".join(tokens.pieces[at] for at in tokens.unknown)
-            traditional = {*HAN.findall(unknown)} - lexicon("zh").characters
+            simplified = "".join((*lexicon("zh").known, *lexicon("zh").unlisted))
+            traditional = {*HAN.findall(unknown)} - {*simplified}
             st.caption(paragraph([t("unknown.line"), t("unknown.traditional") if traditional else ""]))
             _offer_real_model(found.trace)
 

@@ -21,7 +21,7 @@ from mha_core.lessons.question import (
     read_row,
     written_row,
 )
-from mha_core.training.written import written
+from mha_core.training.questions import written
 from tests.lessons.items import MODELS, QUESTIONS, agrees, count, tracer
 
 TIRED = "The animal didn't cross the street because it was too tired."

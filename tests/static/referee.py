@@ -29,7 +29,7 @@ from mha_core.static import parts
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import HIDDEN, lexicon
-from mha_core.training.written import written
+from mha_core.training.questions import written
 
 # Words that no vocabulary has, other scripts, marks that join, numbers, special tokens, and separators.
 ODD = """

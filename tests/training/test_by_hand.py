@@ -5,8 +5,8 @@ import pytest
 from mha_core.sources import mini
 from mha_core.training.checkpoints import PLANS, manifest, name
 from mha_core.training.lexicon import lexicon
-from mha_core.training.workshop.calibration import reliability
-from mha_core.training.written import HALVES, NOTHING, written
+from mha_core.training.questions import HALVES, NOTHING, written
+from mha_core.training.workshop.report import reliability
 
 # The least share of right answers on the held-out half; a little under what is measured.
 FLOORS = {("en", 8): 0.82, ("zh", 4): 0.8}

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,8 @@ from mha_core.training.evaluation import scores
 from mha_core.training.fit import Plan, Training
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.workshop.calibration import reliability, temperatures
 from mha_core.training.workshop.next_words import perplexities, training_of
-from mha_core.training.workshop.report import question_scores, two_hops
+from mha_core.training.workshop.report import question_scores, reliability, temperatures, two_hops
 
 OBJECTIVE = "six questions about every word, and hidden words"
 EVERY = 500  # steps between checkpoints
@@ -206,17 +205,13 @@ def has_weights(path: Path, model: SmallModel) -> bool:
     )
 
 
-def rounded(measured: dict) -> dict:
-    """The numbers of a report with four decimals."""
-
-    def short(value: object) -> object:
-        if isinstance(value, tuple):
-            return [short(item) for item in value]
-        if isinstance(value, dict):
-            return rounded(value)
-        return round(value, 4) if isinstance(value, float) else value
-
-    return {key: short(value) for key, value in measured.items()}
+def rounded(measured: Any) -> Any:
+    """A report whose numbers have four decimals; its tuples become lists, as in the file."""
+    if isinstance(measured, dict):
+        return {key: rounded(value) for key, value in measured.items()}
+    if isinstance(measured, tuple):
+        return [rounded(value) for value in measured]
+    return round(measured, 4) if isinstance(measured, float) else measured
 
 
 # Files

@@ -58,16 +58,12 @@ class FittingPhrases(Phrases):
         self._base = {form: verb[0] for verb in verbs.values() for form in verb}
         self._verb, self._noun = "", PERSON
 
-    def filled(self, *args: Any) -> Any:
-        self._verb, self._noun = "", PERSON
-        return super().filled(*args)
-
-    def _phrase(self, rng: Random, noun: Noun, *args: Any) -> Any:
+    def _phrase(self, noun: Noun, *args: Any) -> Any:
         self._verb, self._noun = "", noun
-        return super()._phrase(rng, noun, *args)
+        return super()._phrase(noun, *args)
 
-    def _slot(self, rng: Random, slot: str, *args: Any) -> Any:
-        filled = super()._slot(rng, slot, *args)
+    def _slot(self, slot: str, *args: Any) -> Any:
+        filled = super()._slot(slot, *args)
         if slot.partition(".")[0] in self.lexicon.verbs:
             self._verb = self._base[filled[0][-1].text]
         return filled
