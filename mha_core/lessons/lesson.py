@@ -136,7 +136,7 @@ class Lesson:
         reader = _Reader(content.decode("utf-8-sig", errors="replace"), Path(path).stem, is_draft=False)
         if len(content) <= MAX_BYTES and "\ufffd" in reader.text:
             at = reader.text.partition("\ufffd")[0].count("\n") + 1
-            raise reader.refusal(Problem(at, MhaError("A lesson is a text file in UTF-8.")))
+            raise reader.refusal(at, MhaError("A lesson is a text file in UTF-8."))
         return reader.lesson()
 
     @property
@@ -209,10 +209,12 @@ def _lines(holder: Lesson | Screen, names: tuple[str, ...]) -> list[str]:
 
 
 def _line(name: str, words: Mapping[str, object]) -> list[str]:
-    return [
-        f"{name} = {_value(value)}" if language == ANY else f"{name}.{language} = {_value(value)}"
-        for language, value in words.items()
-    ]
+    return [f"{_key(name, language)} = {_value(value)}" for language, value in words.items()]
+
+
+def _key(name: str, language: str) -> str:
+    """The name of a field in a file: it has that of the language, unless its words are for all."""
+    return name if language == ANY else f"{name}.{language}"
 
 
 def _value(value: object) -> str:
@@ -231,27 +233,23 @@ class _Reader:
         self._check_size(self.text)
         for at, line in enumerate(self.text.splitlines(), start=1):
             if line.count(".") > MAX_DOTS:
-                message = MhaError("A line has at most {limit} dots.", limit=MAX_DOTS)
-                raise self.refusal(Problem(at, message))
+                raise self.refusal(at, MhaError("A line has at most {limit} dots.", limit=MAX_DOTS))
         try:
             table = tomllib.loads(self.text)
-        except (ValueError, RecursionError) as error:  # of a number of 5,000 digits it is no TOMLDecodeError
-            found = re.search(r"at line (\d+)", str(error))
-            message = MhaError("This is not TOML: {reason}", reason=str(error))
-            raise self.refusal(Problem(int(found[1]) if found else 1, message)) from None
+        except (ValueError, RecursionError) as wrong:  # of a number of 5,000 digits it is no TOMLDecodeError
+            found = re.search(r"at line (\d+)", str(wrong))
+            message = MhaError("This is not TOML: {reason}", reason=str(wrong))
+            raise self.refusal(int(found[1]) if found else 1, message) from None
         self._known(table, (*TEXTS, "minutes", "screens"), 0)
         texts = {name: self._words(table, name, 0) for name in TEXTS}
         minutes: Any = table.get("minutes")
         if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= MAX_MINUTES:
-            self._wrong(
-                0,
-                "minutes",
-                MhaError(
-                    "minutes is a whole number from 1 to {limit}; got {value}.",
-                    limit=MAX_MINUTES,
-                    value=shown(minutes),
-                ),
+            error = MhaError(
+                "minutes is a whole number from 1 to {limit}; got {value}.",
+                limit=MAX_MINUTES,
+                value=shown(minutes),
             )
+            self._wrong(0, "minutes", error)
         screens = table.get("screens", [])
         if (
             not isinstance(screens, list)
@@ -259,13 +257,10 @@ class _Reader:
             or len(screens) > MAX_SCREENS
             or not all(isinstance(one, dict) for one in screens)
         ):
-            self._wrong(
-                0,
-                "screens",
-                MhaError(
-                    "A lesson has 1 to {limit} screens, each below a line [[screens]].", limit=MAX_SCREENS
-                ),
+            error = MhaError(
+                "A lesson has 1 to {limit} screens, each below a line [[screens]].", limit=MAX_SCREENS
             )
+            self._wrong(0, "screens", error)
             screens = []
         read = [self._screen(one, number) for number, one in enumerate(screens, start=1)]
         if self.problems:
@@ -281,10 +276,11 @@ class _Reader:
             message = MhaError(
                 "A lesson has at most {limit:,} bytes; this one has {size:,}.", limit=MAX_BYTES, size=size
             )
-            raise self.refusal(Problem(1, message))
+            raise self.refusal(1, message)
 
-    def refusal(self, problem: Problem) -> LessonError:
-        self.problems.append(problem)
+    def refusal(self, line: int, message: MhaError) -> LessonError:
+        """The error of a file with a problem, after which nothing more can be read."""
+        self.problems.append(Problem(line, message))
         return self._unreadable()
 
     def _unreadable(self) -> LessonError:
@@ -298,15 +294,12 @@ class _Reader:
         asked = table.get("kind")
         kind = KINDS.get(asked) if isinstance(asked, str) else None
         if kind is None:
-            self._wrong(
-                number,
-                "kind",
-                MhaError(
-                    "The kind of a question is {kinds}; got {value}.",
-                    kinds=listed(KINDS, "or"),
-                    value=shown(asked),
-                ),
+            error = MhaError(
+                "The kind of a question is {kinds}; got {value}.",
+                kinds=listed(KINDS, "or"),
+                value=shown(asked),
             )
+            self._wrong(number, "kind", error)
             return None
         settings = settings_of(kind)
         others = ("other",) if kind is Choose else ()
@@ -323,17 +316,12 @@ class _Reader:
         }
         try:
             question = kind(**given)
-        except (MhaError, TypeError) as error:
-            wrong = (
-                error
-                if isinstance(error, MhaError)
-                else MhaError(
-                    "{name} cannot be {value}.",
-                    name=next(iter(given)),
-                    value=shown(next(iter(given.values()))),
-                )
-            )
+        except MhaError as wrong:
             self._wrong(number, next(iter(given)), wrong)
+            return None
+        except TypeError:
+            name, value = next(iter(given.items()))
+            self._wrong(number, name, MhaError("{name} cannot be {value}.", name=name, value=shown(value)))
             return None
         return Screen(
             question,
@@ -349,11 +337,10 @@ class _Reader:
         """Links by language, each with a scene that anybody has and whose changes are in attention."""
         links = self._words(table, name, number, MAX_LINK)
         if not links and name not in table:
-            self._wrong(
-                number,
-                "kind",
-                MhaError('The screen has no {name}: a link, as in scene = "text=How are you?".', name=name),
+            error = MhaError(
+                'The screen has no {name}: a link, as in scene = "text=How are you?".', name=name
             )
+            self._wrong(number, "kind", error)
         for language, link in links.items():
             try:
                 scene = scene_of(link)
@@ -367,8 +354,8 @@ class _Reader:
                     raise MhaError(
                         "A lesson's scene has the words in their order: write the text as it is to be read."
                     )
-            except MhaError as error:
-                self._wrong(number, name if language == ANY else f"{name}.{language}", error)
+            except MhaError as wrong:
+                self._wrong(number, _key(name, language), wrong)
         return links
 
     def _words(self, table: dict, name: str, number: int, limit: int = MAX_TEXT) -> Words:
@@ -383,11 +370,8 @@ class _Reader:
         found = {}
         for language, texts in self._by_language(table, name, number):
             if not isinstance(texts, list) or len(texts) > N_HINTS:
-                self._wrong(
-                    number,
-                    name,
-                    MhaError("{name} are a list of at most {limit} texts.", name=name, limit=N_HINTS),
-                )
+                error = MhaError("{name} are a list of at most {limit} texts.", name=name, limit=N_HINTS)
+                self._wrong(number, name, error)
             elif all(self._is_text(text, name, language, number, MAX_TEXT) for text in texts):
                 found[language] = tuple(texts)
         return found
@@ -400,36 +384,27 @@ class _Reader:
             return [(ANY, value)]
         for language in value:
             if not LANGUAGE.fullmatch(language):
-                self._wrong(
-                    number,
-                    name,
-                    MhaError(
-                        "{language} is not the code of a language, as en or zh.", language=shown(language)
-                    ),
+                error = MhaError(
+                    "{language} is not the code of a language, as en or zh.", language=shown(language)
                 )
+                self._wrong(number, name, error)
         return [*value.items()]
 
     def _is_text(self, text: object, name: str, language: str, number: int, limit: int) -> TypeGuard[str]:
         if isinstance(text, str) and text.strip() and len(text) <= limit:
             return True
-        self._wrong(
-            number,
-            name if language == ANY else f"{name}.{language}",
-            MhaError("{name} is a text of at most {limit:,} characters.", name=name, limit=limit),
-        )
+        error = MhaError("{name} is a text of at most {limit:,} characters.", name=name, limit=limit)
+        self._wrong(number, _key(name, language), error)
         return False
 
     def _known(self, table: dict, names: tuple[str, ...], number: int) -> None:
         for name in table.keys() - {*names}:
-            self._wrong(
-                number,
-                name,
-                MhaError(
-                    "There is no field {name} here; there are {names}.",
-                    name=shown(name),
-                    names=listed(names, "and"),
-                ),
+            error = MhaError(
+                "There is no field {name} here; there are {names}.",
+                name=shown(name),
+                names=listed(names, "and"),
             )
+            self._wrong(number, name, error)
 
     def _wrong(self, number: int, name: str, message: MhaError) -> None:
         line = self._lines.get((number, name)) or self._lines.get((number, ""), 1)

@@ -6,7 +6,7 @@ from random import Random
 
 from mha_core.sources.mini import language
 from mha_core.traces.tokens import Tokens
-from mha_core.training.language import Grammar, Mix, Sentence
+from mha_core.training.language import Grammar, Mix
 from mha_core.training.lexicon import Lexicon, lexicon, normalized
 
 SEED = 0
@@ -48,16 +48,12 @@ def variants(text: str, tokens: Tokens, keep: int, *, one_word: bool) -> Iterato
 
 
 def generated(code: str, rng: Random) -> str:
-    """A plain sentence of a small language, as a person would type it."""
-    return typed(rng.choice(_grammar(code).sentences(rng)), lexicon(code))
-
-
-def typed(sentence: Sentence, words: Lexicon) -> str:
-    """The sentence as a person would type it: with capitals, and no space before a stop."""
-    if words.code == "zh":
-        return "".join(sentence.words[1:])
-    text = ""
-    for word in sentence.words[1:]:
+    """A plain sentence of a small language, typed as people do: with capitals, and no space before a stop."""
+    words, text = lexicon(code), ""
+    sentence = rng.choice(_grammar(code).sentences(rng)).words[1:]
+    if code == "zh":
+        return "".join(sentence)
+    for word in sentence:
         text += word if not any(map(str.isalnum, word)) else f" {_typed_as(word, words)}"
     text = text.strip()
     return text[:1].upper() + text[1:]
