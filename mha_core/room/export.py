@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mha_core.errors import MhaError
 from mha_core.lessons.item import Item, Tracer
-from mha_core.lessons.lesson import in_language
+from mha_core.lessons.lesson import Screen, in_language
 from mha_core.lessons.question import in_words
 from mha_core.room.rooms import Desk
 
@@ -26,7 +26,7 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
         screen = room.lesson.screens[one.screen - 1]
         at = one.screen, one.language
         if at not in posed:
-            posed[at] = _posed(screen.item, one.language, tracer)
+            posed[at] = _posed(screen, one.language, tracer)
         item, key, margin = posed[at]
         if (*at, one.answer) not in judged:
             judged[*at, one.answer] = _judged(item, one.answer)
@@ -49,7 +49,7 @@ def rows(desk: Desk, tracer: Tracer) -> list[dict[str, object]]:
                 "key_in_words": in_words(item, key or ""),
                 "margin": margin,
                 "language": one.language,
-                "scene": _link(item),
+                "scene": item.scene.link() if item else "",
                 "answered_at": one.at.isoformat(),
                 "late": one.late,
             }
@@ -81,15 +81,11 @@ def _sign(row: dict[str, object] | None) -> str:
     return "right" if row["right"] else "misread" if row["misread"] else "wrong"
 
 
-def _posed(
-    pose: Callable[[str, Tracer], Item], language: str, tracer: Tracer
-) -> tuple[Item | None, str | None, float | None]:
+def _posed(screen: Screen, language: str, tracer: Tracer) -> tuple[Item | None, str | None, float | None]:
     """A question with its key and the margin of that, where there are."""
+    item = None
     try:
-        item: Item = pose(language, tracer)
-    except MhaError:
-        return None, None, None
-    try:
+        item = screen.item(language, tracer)
         answers, margin = item.key
     except MhaError:
         return item, None, None
@@ -103,7 +99,3 @@ def _judged(item: Item | None, answer: str) -> tuple[bool | None, bool]:
         return right, item is not None and right is False and item.misreads(answer)
     except MhaError:
         return None, False
-
-
-def _link(item: Item | None) -> str:
-    return item.scene.link() if item else ""
