@@ -103,7 +103,6 @@ class Edit(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[int] = 0  # edits act in this order: scores, weights, outputs
-    of_module: ClassVar[bool] = False  # whether it changes the module around attention
     layer: int | None = None
     kind: str | None = None
 
@@ -427,8 +426,6 @@ class Output(Edit):
 class ModuleEdit(Edit):
     """A change of the module around attention, for our own modules; the score rule stays."""
 
-    of_module: ClassVar[bool] = True
-
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return rule
 
@@ -530,7 +527,7 @@ def by_layer(
     """
     chosen: list[list[Edit]] = [[] for _ in sites]
     for edit in edits:
-        if edit.of_module and not modules:
+        if isinstance(edit, ModuleEdit) and not modules:
             raise MhaError(
                 "The edit “{edit}” changes what stands around attention; that can be done with "
                 "random weights and the small models alone (source='random' or 'mini').",

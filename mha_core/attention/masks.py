@@ -3,7 +3,7 @@
 A new mask is a function of (n_query, n_key, size) and a line in `MASKS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -117,21 +117,16 @@ def combine(
     Raises `MhaError` for any other shape, with the expected ones.
     """
     if mask is not None:
-        mask = _tensor("mask", mask)
-        check_boolean("mask", mask)
         accepted = {
             (n_query, n_key): (1, 1),
             (batch, n_query, n_key): (batch, 1),
             (batch, 1, n_query, n_key): (batch, 1),
             (batch, n_heads, n_query, n_key): (batch, n_heads),
         }
-        _check_shape("mask", mask, accepted)
+        mask = _checked("mask", mask, accepted)
         mask = mask.reshape(*accepted[tuple(mask.shape)], n_query, n_key)
     if key_padding is not None:
-        key_padding = _tensor("key_padding", key_padding)
-        check_boolean("key_padding", key_padding)
-        _check_shape("key_padding", key_padding, {(batch, n_key): None})
-        key_padding = key_padding[:, None, None, :]
+        key_padding = _checked("key_padding", key_padding, [(batch, n_key)])[:, None, None, :]
     if mask is None or key_padding is None:
         return mask if key_padding is None else key_padding
     return mask & key_padding.to(mask.device)
@@ -170,13 +165,23 @@ def _offset(n_query: int, n_key: int) -> Tensor:
     return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
 
 
-def _tensor(name: str, mask: object) -> Tensor:
+def _checked(name: str, mask: object, shapes: Collection[tuple[int, ...]]) -> Tensor:
+    """The mask as a tensor. Raises `MhaError` unless it is boolean and has one of the shapes."""
     try:
-        return torch.as_tensor(mask)
+        table = torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError):
         raise MhaError(
             "The {name} is {type} and no array of truth values.", name=name, type=named_type(mask)
         ) from None
+    check_boolean(name, table)
+    if tuple(table.shape) not in shapes:
+        raise MhaError(
+            "The {name} has shape {shape}; expected {expected}.",
+            name=name,
+            shape=tuple(table.shape),
+            expected=listed(shapes, "or"),
+        )
+    return table
 
 
 def check_boolean(name: str, mask: Tensor) -> None:
@@ -187,15 +192,4 @@ def check_boolean(name: str, mask: Tensor) -> None:
             "a key. Numbers that are added to scores belong in ScoreRule(bias=...).",
             name=name,
             dtype=mask.dtype,
-        )
-
-
-def _check_shape(name: str, mask: Tensor, shapes: dict) -> None:
-    if tuple(mask.shape) not in shapes:
-        expected = listed(list(dict.fromkeys(shapes)), "or")
-        raise MhaError(
-            "The {name} has shape {shape}; expected {expected}.",
-            name=name,
-            shape=tuple(mask.shape),
-            expected=expected,
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention.edits import Edit, checked
+from mha_core.attention.edits import Edit, ModuleEdit, checked
 from mha_core.attention.functional import HALF, attend, attention_weights
 from mha_core.attention.latent import LatentAttention
 from mha_core.attention.module import AttentionSpec
@@ -172,7 +172,7 @@ def cached(
         run = _ModelRun(source, EDITED if trace.edits else "")
         run.read(getattr(origin, "input_ids", ())[:count])
         return run
-    if any(edit.of_module or edit.stage for edit in trace.edits):
+    if any(isinstance(edit, ModuleEdit) or edit.stage for edit in trace.edits):
         return CachedRun(Phrase("a change of weights or outputs, or around attention, is in effect"))
     if count > MAX_ONE_BY_ONE:
         return CachedRun(Phrase("more than {limit} tokens are not read one by one", limit=MAX_ONE_BY_ONE))

@@ -316,7 +316,7 @@ def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
     by_place = by_layer(edits, [site] * len(model.layers), modules=True)
     rule, *_ = model.rules(len(tokens))
-    if any(edit.of_module for edit in edits):
+    if any(isinstance(edit, ModuleEdit) for edit in edits):
         model = deepcopy(model)
     for layer, of_layer in zip(model.layers, by_place, strict=True):
         for edit in of_layer:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import WINDOW, window
-from mha_core.attention.edits import Hide, Output
+from mha_core.attention.edits import Hide, ModuleEdit, Output
 from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
@@ -75,7 +75,7 @@ def choose(
             examples = _examples(layer=layer, head=head, query=query, key=best)
             # Beside a change fewer are shown: they stay in one line, whatever the width of their letters.
             for nth, edit in enumerate(examples[:-1] if chosen else examples):
-                if edit in chosen or (edit.of_module and third_party):
+                if edit in chosen or (third_party and isinstance(edit, ModuleEdit)):
                     continue
                 st.button(
                     f"▸ {describe(edit, trace)}",  # an icon is as wide as its name until its font has come
