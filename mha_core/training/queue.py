@@ -267,9 +267,7 @@ class Trainings:
                 job = self._waiting.popleft()
                 job.state = "running"
             try:
-                run = self._train(job)
-                if run.finished:
-                    self._finish(job, run)
+                self._train(job)
             except Exception as error:  # any error: the user sees it, the queue goes on
                 job.error = f"{type(error).__name__}: {error}"
                 LOG.error("training failed", exc_info=error, extra={"facts": {"id": job.name}})
@@ -290,16 +288,8 @@ class Trainings:
             job.state = "stopped"
         self._forget()
 
-    def _finish(self, job: Job, run: Training) -> None:
-        model = run.model.requires_grad_(False).eval()
-        trained = Trained(model, job.plan, run.step, {"answer": job.records[-1].answer})
-        try:
-            self.runs.save(job.name, trained)
-        except MhaError as error:
-            job.unsaved = error.phrase
-        job.trained = trained
-
-    def _train(self, job: Job) -> Training:
+    def _train(self, job: Job) -> None:
+        """Train to the end of the plan, unless nobody wants it any more."""
         run = job.run = job.run or Training(job.plan)
         if not job.records:
             job.records.append(record(run, None))
@@ -308,11 +298,17 @@ class Trainings:
             loss, n_steps, until = 0.0, 0, (run.step // every + 1) * every
             while run.step < until and not run.finished:
                 if self._closed or not job.users:
-                    return run
+                    return
                 loss += run.advance(1)
                 n_steps += 1
             job.records.append(record(run, loss / n_steps))
-        return run
+        model = run.model.requires_grad_(False).eval()
+        trained = Trained(model, job.plan, run.step, {"answer": job.records[-1].answer})
+        try:
+            self.runs.save(job.name, trained)
+        except MhaError as error:
+            job.unsaved = error.phrase
+        job.trained = trained
 
 
 def _too_many(plans: list[Plan], most: int) -> MhaError:

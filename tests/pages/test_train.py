@@ -175,7 +175,7 @@ def test_a_saved_model_can_be_opened_and_only_its_visitor_sees_it(on_page, opene
 
 
 def test_a_visitor_without_places_gets_a_link_to_the_waiting_training(on_page, monkeypatch):
-    monkeypatch.setattr(queues.Trainings, "ensure_thread", lambda self: None)  # all of them wait
+    monkeypatch.setattr(queues.Trainings, "_loop", lambda queue: None)  # all of them wait
     app = on_page(train_h=2, train_d_model=32, lang="en")
     app.button(key="start").click().run()
     for seed in range(1, compute.trainings().max_waiting_of_user + 1):
