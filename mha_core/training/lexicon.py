@@ -80,7 +80,7 @@ class Lexicon:
 
     @cached_property
     def spares(self) -> tuple[str, ...]:
-        """Those of all forms."""
+        """The vectors of all forms, in the order of their numbers."""
         return tuple(chain.from_iterable(self.spares_of.values()))
 
     @cached_property
