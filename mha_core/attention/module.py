@@ -327,7 +327,8 @@ def _split(d_model: int, n_heads: int) -> int:
         return d_model // n_heads
     below = d_model - d_model % n_heads
     near = [n for n in (below, below + n_heads) if 1 <= n <= MAX_D_MODEL]
-    heads = _nearest_divisors(d_model, n_heads)
+    fits = _divisors(d_model, MAX_HEADS)
+    heads = [n for n in fits if n < n_heads][-1:] + [n for n in fits if n > n_heads][:1]
     raise MhaError(
         "d_model {d_model} cannot be split into {n_heads} heads; {near} can. "
         "With d_model {d_model}, 1 head works."
@@ -349,9 +350,3 @@ def _divisors(number: int, largest: int) -> list[int]:
 def _divides(divisor: object, number: int) -> bool:
     """Whether it divides the width. A divisor that is not a valid size is checked elsewhere."""
     return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
-
-
-def _nearest_divisors(d_model: int, n_heads: int) -> list[int]:
-    """The largest head count below `n_heads` and the smallest above that divide `d_model`."""
-    fits = _divisors(d_model, MAX_HEADS)
-    return [n for n in fits if n < n_heads][-1:] + [n for n in fits if n > n_heads][:1]
