@@ -46,7 +46,8 @@ class Vocabulary(NamedTuple):
             if not numbers:
                 top = [self.word(number) for number in best]
                 raise MhaError(
-                    "The model cannot answer with {name} {word!r} here; its most probable answers are {words}.",
+                    "The model cannot answer with {name} {word!r} here; its most probable answers are "
+                    "{words}.",
                     name=name,
                     word=word,
                     words=listed([Phrase("“{word}”", word=one) for one in top], "and"),
