@@ -51,14 +51,14 @@ def whole(what: str, at: int) -> int:
     return number
 
 
-def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int] | None:
+def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int]:
     """The selected positions out of `count`, from 0; None selects all. `picked` may be a single number.
 
     As in numpy, a slice may extend beyond the ends, and an array of `count` booleans selects the positions
     that are True. Raises `MhaError` for positions out of range.
     """
     if picked is None:
-        return None
+        return slice(None)
     if isinstance(picked, slice):
         return picked if (picked.step or 1) > 0 else list(range(count))[picked]
     numbers = np.atleast_1d(np.asarray(picked))

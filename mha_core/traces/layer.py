@@ -280,12 +280,12 @@ class LayerTrace:
         """The index of a head, from 0; ``-1`` is the last one."""
         return index("head", head, self.n_heads, of=LAYER)
 
-    def row_indices(self, rows: Picked) -> slice | list[int] | None:
-        """The positions of the selected queries, from 0; None selects all."""
+    def row_indices(self, rows: Picked) -> slice | list[int]:
+        """The positions of the selected queries, from 0."""
         return indices("row", rows, self.n_query, of=LAYER)
 
-    def key_indices(self, keys: Picked) -> slice | list[int] | None:
-        """The positions of the selected keys, from 0; None selects all."""
+    def key_indices(self, keys: Picked) -> slice | list[int]:
+        """The positions of the selected keys, from 0."""
         return indices("key", keys, self.n_key, of=LAYER)
 
     # Matrices
@@ -317,8 +317,21 @@ class LayerTrace:
         are the numbers of the patch. Raises `MhaError` for computed weights of more than `MAX_WHOLE` bytes
         without `rows`.
         """
-        if rows is None and self.knows("q"):
-            self._check_whole(self.n_heads if head is None else 1)
+        n_heads = self.n_heads if head is None else 1
+        if (
+            rows is None
+            and self.knows("q")
+            and (size := n_heads * self.n_query * self.n_key * self._tensor("q").element_size()) > MAX_WHOLE
+        ):
+            raise MhaError(
+                "All weights of {n_heads} heads over {n_query:,} queries and {n_key:,} keys take {size:,.1f} "
+                "GB; name rows, as in weights(head, rows=slice(0, 64)), or take blocks(head, 64) or "
+                "strongest(head, 8).",
+                n_heads=n_heads,
+                n_query=self.n_query,
+                n_key=self.n_key,
+                size=size / 1e9,
+            )
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
     def visible(self, head: int | None = None, *, rows: Picked = None) -> Visible:
@@ -403,7 +416,10 @@ class LayerTrace:
             return np.stack([self.log_sum_exp(one) for one in range(self.n_heads)])
         head = self.head_index(head)
         if head not in self._log_sum_exps:
-            self._log_sum_exps[head] = self._log_sum_exp(head)
+            sums = np.empty(self.n_query)
+            for rows in row_blocks(self.n_query, self.n_key):
+                sums[rows] = self._softmax(head, rows, *self._reach(head, rows))[1]
+            self._log_sum_exps[head] = sums
         return self._log_sum_exps[head]
 
     def allowed(
@@ -412,11 +428,9 @@ class LayerTrace:
         """True where the query may look at the key."""
         rows = self.row_indices(rows)
         mask = self._rule(head, rows).mask
-        queries = self._rows[self._heads(head)]
-        shape = (*(queries if rows is None else queries[:, rows]).shape[:2], self.n_key)
-        return self._as_array(
-            torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape), head, keys
-        )
+        shape = (*self._rows[self._heads(head)][:, rows].shape[:2], self.n_key)
+        allowed = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
+        return self._as_array(allowed, head, keys)
 
     def output(self, head: int | None = None, *, rows: Picked = None) -> Float[np.ndarray, "*head query d_v"]:
         """Each head's output, the weighted sum ``weights v`` unless it is patched."""
@@ -465,54 +479,50 @@ class LayerTrace:
         tensor = self._tensor(name)
         return tensor if head is None else tensor[self.kv_head(head)][None]
 
-    def _raw(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
+    def _raw(self, head: int | None, rows: slice | list[int]) -> Tensor:
         return raw_scores(self._queries(head, rows), self._kv("k", head))
 
-    def _queries(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        q = self._tensor("q")[self._heads(head)]
-        return q if rows is None else q[:, rows]
+    def _queries(self, head: int | None, rows: slice | list[int]) -> Tensor:
+        return self._tensor("q")[self._heads(head)][:, rows]
 
-    def _rule(self, head: int | None, rows: slice | list[int] | None) -> ScoreRule:
-        rows = slice(None) if rows is None else rows
+    def _rule(self, head: int | None, rows: slice | list[int]) -> ScoreRule:
         return self.rule.at(self._heads(head), rows, n_query=self.n_query, n_key=self.n_key)
 
-    def _reach(self, head: int | None, rows: slice | list[int] | None) -> tuple[ScoreRule, slice]:
+    def _reach(self, head: int | None, rows: slice | list[int]) -> tuple[ScoreRule, slice]:
         """The rule of some rows for the keys up to the last that any of them may look at, and these keys."""
         rule = self._rule(head, rows)
         keys = slice(rule.reach(self.n_key))
         return rule.for_keys(keys), keys
 
-    def _logits(self, head: int | None, rows: slice | list[int] | None) -> tuple[Tensor, Tensor]:
+    def _logits(self, head: int | None, rows: slice | list[int]) -> tuple[Tensor, Tensor]:
         return self._rule(head, rows).logits(self._raw(head, rows), self.d_k)
 
     def _weights(
         self,
         head: int | None,
-        rows: slice | list[int] | None,
+        rows: slice | list[int],
         rule: ScoreRule | None = None,
         keys: slice = slice(None),
     ) -> Tensor:
         """The weights of some rows, with `rule` and `keys` of `_reach` only on these keys."""
         if not self.knows("q"):
-            recorded = self._shared["weights"][self._heads(head)]
-            return (recorded if rows is None else recorded[:, rows])[..., keys]
+            return self._shared["weights"][self._heads(head)][:, rows][..., keys]
         rule = self._rule(head, rows) if rule is None else rule
         weights = attention_weights(self._queries(head, rows), self._kv("k", head)[:, keys], rule)
         return weights.to(self._tensor("v").dtype)
 
-    def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        blocks: Sequence[slice | list[int] | None] = [rows]
-        if rows is None:  # the weights of a long text are never in memory all at once
+    def _output(self, head: int | None, rows: slice | list[int]) -> Tensor:
+        blocks: Sequence[slice | list[int]] = [rows]
+        if rows == slice(None):  # the weights of a long text are never in memory all at once
             blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
         return torch.cat(
             [self._rule(head, block).outputs(mix(self._weights(head, block), v)) for block in blocks], dim=1
         )
 
-    def _to_w_o(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
+    def _to_w_o(self, head: int | None, rows: slice | list[int]) -> Tensor:
         """The heads' outputs as the input of W^O: after a gate or a rotation."""
         output = self._output(head, rows)
-        rows = slice(None) if rows is None else rows
         if "gate" in self._shared:
             output = output * self._shared["gate"][self._heads(head)][:, rows]
         if (code := self.about.output_rotary) is not None:
@@ -523,12 +533,6 @@ class LayerTrace:
     @cached_property
     def _log_sum_exps(self) -> dict[int, np.ndarray]:
         return {}
-
-    def _log_sum_exp(self, head: int) -> np.ndarray:
-        sums = np.empty(self.n_query)
-        for rows in row_blocks(self.n_query, self.n_key):
-            sums[rows] = self._softmax(head, rows, *self._reach(head, rows))[1]
-        return sums
 
     def _softmax(self, head: int, rows: slice, rule: ScoreRule, keys: slice) -> tuple[Tensor, np.ndarray]:
         """Some rows of a head's computed weights, (1, row, key), and their log-sum-exp.
@@ -545,20 +549,6 @@ class LayerTrace:
         sums = torch.where(taken > TINY, largest - taken.log(), alone)
         return weights, sums.numpy()
 
-    def _check_whole(self, n_heads: int) -> None:
-        """Raise `MhaError` where all weights of so many heads are more than `MAX_WHOLE` bytes."""
-        size = n_heads * self.n_query * self.n_key * self._tensor("q").element_size()
-        if size > MAX_WHOLE:
-            raise MhaError(
-                "All weights of {n_heads} heads over {n_query:,} queries and {n_key:,} keys take {size:,.1f} "
-                "GB; name rows, as in weights(head, rows=slice(0, 64)), or take blocks(head, 64) or "
-                "strongest(head, 8).",
-                n_heads=n_heads,
-                n_query=self.n_query,
-                n_key=self.n_key,
-                size=size / 1e9,
-            )
-
     def _w_o(self, dtype: torch.dtype) -> Tensor:
         """W^O in the precision of the heads' outputs, which under autocast is lower than its own."""
         w_o = self.projections.w_o
@@ -567,12 +557,10 @@ class LayerTrace:
         return w_o.to(dtype)
 
     def _recorded(self, name: str, rows: Picked) -> np.ndarray:
-        rows = self.row_indices(rows)
-        return array(self._shared[name] if rows is None else self._shared[name][rows])
+        return array(self._shared[name][self.row_indices(rows)])
 
     def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
-        keys = self.key_indices(keys)
-        tensor = tensor if keys is None else tensor[..., keys]
+        tensor = tensor[..., self.key_indices(keys)]
         return array(tensor if head is None else tensor[0])
 
 

@@ -44,14 +44,12 @@ class Matrix:
             return values(rows=rows)
         if callable(values):
             return values(head, rows=rows, keys=keys) if self.axes[1] == "key" else values(head, rows=rows)
-        if self.name == "q" and head is not None:
-            values = values[layer.head_index(head)]
-        elif self.name in ("k", "v") and head is not None:
-            values = values[layer.kv_head(head)]
         if values is None:
             return None
+        if not self.of_layer and head is not None:
+            values = values[layer.head_index(head) if self.name == "q" else layer.kv_head(head)]
         positions = layer.key_indices(keys) if self.axes[0] == "key" else layer.row_indices(rows)
-        return values if positions is None else values[..., positions, :]
+        return values[..., positions, :]
 
 
 MATRICES = {

@@ -203,12 +203,17 @@ class AttentionTrace:
         values = matrix.values(one_layer, head, rows=rows, keys=keys)
         if values is None:
             raise MhaError(UNKNOWN[name])
-        labels = _axis_labels(one_layer, rows, keys)
-        row_labels, column_labels = (
+        queries = pd.Index(one_layer.sides.queries.labels)[one_layer.row_indices(rows)]
+        labels = {
+            "token": queries,
+            "query": queries,
+            "key": pd.Index(one_layer.sides.keys.labels)[one_layer.key_indices(keys)],
+        }
+        index, columns = (
             pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
             for axis, size in zip(matrix.axes, values.shape, strict=True)
         )
-        frame = pd.DataFrame(values, index=row_labels, columns=column_labels)
+        frame = pd.DataFrame(values, index, columns)
         frame.attrs = self._attributes()
         return frame
 
@@ -437,16 +442,3 @@ def load(
         return AttentionTrace(*parts)
     except MhaError as error:
         raise MhaError("{path} is damaged: {reason}", path=str(path), reason=error.phrase) from None
-
-
-def _axis_labels(layer: LayerTrace, rows: Picked = None, keys: Picked = None) -> dict[str, Sequence[str]]:
-    """The labels of the selected queries and keys, by the names of the axes that have them."""
-    queries = _selected(layer.sides.queries.labels, layer.row_indices(rows))
-    key_labels = _selected(layer.sides.keys.labels, layer.key_indices(keys))
-    return {"token": queries, "query": queries, "key": key_labels}
-
-
-def _selected(labels: tuple[str, ...], positions: slice | list[int] | None) -> Sequence[str]:
-    if isinstance(positions, list):
-        return [labels[at] for at in positions]
-    return labels if positions is None else labels[positions]
