@@ -8,7 +8,6 @@ import numbers
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -123,10 +122,7 @@ def from_tensors(
         _check_dtypes(number, named | {"w_o": matrix})
         _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
         _check_rule(Phrase("layer {number}", number=number), named, rule, sides)
-        limits.check_scores(f"layer {number}", named["q"], named["k"], rule)
-        layer = LayerTrace(
-            MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides
-        )
+        layer = LayerTrace(named, rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides)
         held = named | {f"rule.{name}": table for name, table in rule.tensors().items()}
         held |= {} if matrix is None else {"w_o": matrix}
         limits.check_results(
@@ -169,9 +165,7 @@ def from_weights(
                 n_key=expected[1],
             )
         limits.check_weights(f"layer {number}", layer_weights)
-        layers.append(
-            LayerTrace(MappingProxyType({"weights": layer_weights}), kind=_kind(sides), sides=sides)
-        )
+        layers.append(LayerTrace({"weights": layer_weights}, kind=_kind(sides), sides=sides))
     return AttentionTrace(sides.queries, tuple(layers), described)
 
 

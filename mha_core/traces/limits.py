@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
-from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.tensors import shared
 
@@ -26,13 +25,8 @@ MAX_WHOLE = 2**64  # the largest whole number in a description
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-BYTES = dict(zip(FLOATS, (2, 2, 4, 8), strict=True)) | {
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-}
+BYTES = dict(zip(FLOATS, (2, 2, 4, 8), strict=True))
+BYTES |= {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 # The axes of the tensors of a layer. None is any size; any other axis has one size in the whole layer.
 AXES = {
     "q": ("head", "query", "d_k"),
@@ -62,13 +56,12 @@ AXES = {
 }
 TENSORS = {name for name in AXES if name[:2] not in ("w_", "b_", "ru")}  # of `LayerTrace.tensors`
 PATCHES = {"rule.patched_weights", "rule.patched_outputs"}
-BROADCAST = {
-    "dense_mask",
-    "rule.mask",
-    "rule.bias",
-    *PATCHES,
-}  # may lack their first axis, and have axes of length 1
-BOOLEAN = {"dense_mask", "rule.mask"}
+# They may lack their first axis, and have axes of length 1.
+BROADCAST = {"dense_mask", "rule.mask", "rule.bias", *PATCHES}
+DTYPES: Mapping[str, tuple[str, ...]] = {  # of a tensor whose numbers are no floats
+    **dict.fromkeys(("dense_mask", "rule.mask"), ("bool",)),
+    "index_choice": ("int64", "int32", "int16"),
+}
 INFINITE = {"index_scores", "rule.distance_bias", *PATCHES}  # −∞ and +∞ have a meaning there
 
 
@@ -119,23 +112,19 @@ def check_count(what: str, count: int, limit: int) -> None:
 
 
 def check_cost(
-    layers: Sequence[Mapping[str, Size]],
-    sizes: Mapping[str, Size],
-    n_tokens: Sequence[tuple[int, int]],
-    *,
-    max_bytes: int | None,
-    max_flops: int | None,
+    header: dict, sizes: Mapping[str, Size], *, max_bytes: int | None, max_flops: int | None
 ) -> None:
     """Raise `MhaError` for a file whose layers need more than `max_bytes` or `max_flops`.
 
-    A small file can use the same numbers in hundreds of layers, each of which is then computed. `layers` are
-    the sizes of each layer's tensors by name, `n_tokens` its numbers of queries and keys, `sizes` those of
-    all tensors in the file. Memory counts the tensors, and scores as in `random_weights.nbytes`: 12 bytes for
-    each score of a block of rows. Operations are ``2 · (d_k + d_v) + SOFTMAX`` for each score. None means no
-    limit.
+    A small file can use the same numbers in hundreds of layers, each of which is then computed. The `header`
+    has been checked; `sizes` are those of all tensors in the file. Memory counts the tensors, and scores as
+    in `random_weights.nbytes`: 12 bytes for each score of a block of rows. Operations are
+    ``2 · (d_k + d_v) + SOFTMAX`` for each score. None means no limit.
     """
     flops, block = 0, 0
-    for named, (n_query, n_key) in zip(layers, n_tokens, strict=True):
+    for part in header["layers"]:
+        named = {name: sizes[key] for name, key in part["tensors"].items()}
+        n_query, n_key = (len(header["texts"][side]["pieces"]) for side in part["sides"])
         heads = named["q" if "q" in named else "weights"].shape[0]
         widths = named["q"].shape[2] + named["v"].shape[2] if "q" in named else 0
         cells = heads * n_query * n_key
@@ -156,7 +145,7 @@ def check_cost(
             "the scores of its layers ({n_layers}) take {operations:,.1f} billion operations, at least "
             "{seconds:,.2g} s on this processor; the limit is "
             "{limit:,.1f} billion (max_flops). {what_works}",
-            n_layers=len(layers),
+            n_layers=len(header["layers"]),
             operations=flops / 1e9,
             seconds=flops * devices.seconds_per_operation(),
             limit=max_flops / 1e9,
@@ -203,7 +192,16 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
         )
     added = (("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o"))
     for name, other in (("q", "k"), *added, ("kv_short", "w_uk"), ("kv_short", "w_uv")):
-        _check_types(where, name, other, sizes)
+        if {name, other} <= sizes.keys() and sizes[name].dtype != sizes[other].dtype:
+            raise MhaError(
+                "{name} of {where} has the number type {dtype} and {other} {other_dtype}; "
+                "they have to have the same.",
+                name=name,
+                where=where,
+                dtype=sizes[name].dtype,
+                other=other,
+                other_dtype=sizes[other].dtype,
+            )
 
 
 def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) -> None:
@@ -234,25 +232,9 @@ def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) ->
         )
 
 
-def _check_types(where: str, name: str, other: str, sizes: Mapping[str, Size]) -> None:
-    """Raise `MhaError` unless two tensors that are added or multiplied have one dtype."""
-    if {name, other} <= sizes.keys() and sizes[name].dtype != sizes[other].dtype:
-        raise MhaError(
-            "{name} of {where} has the number type {dtype} and {other} {other_dtype}; "
-            "they have to have the same.",
-            name=name,
-            where=where,
-            dtype=sizes[name].dtype,
-            other=other,
-            other_dtype=sizes[other].dtype,
-        )
-
-
 def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None:
     axes, (shape, dtype) = AXES[name], size
-    dtypes: tuple[str, ...] = ("bool",) if name in BOOLEAN else FLOATS
-    if name == "index_choice":
-        dtypes = ("int64", "int32", "int16")
+    dtypes = DTYPES.get(name, FLOATS)
     if dtype not in dtypes:
         raise MhaError(
             "{what} has the number type {dtype}; it has to be {dtypes}.",
@@ -302,25 +284,6 @@ def check_weights(where: str, weights: Tensor) -> None:
         )
 
 
-def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
-    """Raise `MhaError` where scores can overflow their dtype: |q·k| ≤ ‖q‖ ‖k‖ (Cauchy)."""
-    largest = torch.finfo(torch.float64 if q.dtype == torch.float64 else torch.float32).max
-    bound = 1.0
-    for tensor in (q, k):
-        blocks = row_blocks(len(tensor), tensor[0].numel())  # of heads: to limit the memory of a float64 copy
-        bound *= max(float(tensor[heads].double().square().sum(-1).max().sqrt()) for heads in blocks)
-    factors = (1.0, abs(rule.factor(q.shape[-1])), abs(rule.factor(q.shape[-1])) / rule.temperature)
-    if not bound * max(factors) <= largest:
-        raise MhaError(
-            "q and k of {where} are too large: scores can reach {score:.2g}, and numbers of "
-            "their type {largest:.2g}. Divide q or k by {divisor:.2g} or more.",
-            where=where,
-            score=bound * max(factors),
-            largest=largest,
-            divisor=bound * max(factors) / largest,
-        )
-
-
 def norm(tensor: Tensor) -> float:
     """The norm of all finite numbers, computed in blocks to limit the memory of a copy in float64."""
     rows, total = tensor.reshape(-1, tensor.shape[-1]), 0.0
@@ -331,12 +294,28 @@ def norm(tensor: Tensor) -> float:
 
 
 def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -> None:
-    """Raise `MhaError` where results of a layer can overflow their dtype.
+    """Raise `MhaError` where scores or results of a layer can overflow their dtype.
 
-    `norms` are the norms of its tensors by name. Products are bounded by ‖x W‖ ≤ ‖x‖ ‖W‖ (Cauchy); the square
-    of a bound must not overflow either. A float16 ends at 65,504: if an output can be larger, it is computed
-    completely.
+    `norms` are the norms of its tensors by name. Products are bounded by |q·k| ≤ ‖q‖ ‖k‖ and ‖x W‖ ≤ ‖x‖ ‖W‖
+    (Cauchy); the square of a bound of a result must not overflow either. A float16 ends at 65,504: if an
+    output can be larger, it is computed completely.
     """
+    q, k = (shared(layer.tensors)[name] for name in "qk")
+    largest = torch.finfo(torch.float64 if q.dtype == torch.float64 else torch.float32).max
+    bound = 1.0
+    for tensor in (q, k):
+        blocks = row_blocks(len(tensor), tensor[0].numel())  # of heads: to limit the memory of a float64 copy
+        bound *= max(float(tensor[heads].double().square().sum(-1).max().sqrt()) for heads in blocks)
+    factors = (1.0, abs(layer.scale), abs(layer.scale) / layer.rule.temperature)
+    if not bound * max(factors) <= largest:
+        raise MhaError(
+            "q and k of {where} are too large: scores can reach {score:.2g}, and numbers of "
+            "their type {largest:.2g}. Divide q or k by {divisor:.2g} or more.",
+            where=where,
+            score=bound * max(factors),
+            largest=largest,
+            divisor=bound * max(factors) / largest,
+        )
     dtype = shared(layer.tensors)["v"].dtype
     rule = {name.removeprefix("rule."): length for name, length in norms.items() if name.startswith("rule.")}
     lengths = {name: length for name, length in norms.items() if name in TENSORS - INFINITE or name[1] == "_"}

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.errors import MhaError, Phrase, one_of
+from mha_core.errors import MhaError, one_of
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.tensors import Copies, array, shared
 
@@ -114,7 +114,7 @@ class MixerTrace:
         raise MhaError(
             "{name} is no softmax attention ({rule}), so it has no weights that sum to 1; {call} is the "
             "signed matrix by which it mixes the tokens.",
-            name=self.name or Phrase("This layer"),
+            name=self.name or LAYER,
             rule=self.rule,
             call="mixing()" if head is None else f"mixing(head={head})",
         )
@@ -126,33 +126,28 @@ class MixerTrace:
     def proven(self, heads: Sequence[int]) -> Tensor:
         """The matrices of some heads, compared with the recorded output. (head, query, key)
 
-        Raises `MhaError` if they do not give this output.
+        Raises `MhaError` unless the matrices and the recorded values give this output.
         """
-        mixing = self._computed(list(heads))
-        self._check(mixing, list(heads))
-        return mixing
-
-    def _computed(self, heads: list[int]) -> Tensor:
+        heads, own = list(heads), self._shared
         if self.matrices is None:
-            return self._shared["mixing"][heads]
-        with torch.inference_mode(False), torch.no_grad():
-            return self.matrices(heads)
-
-    def _check(self, mixing: Tensor, heads: list[int]) -> None:
-        """Raise `MhaError` unless the matrices and the recorded values give the recorded output."""
-        parts = {name: tensor[heads].float() for name, tensor in self._shared.items() if name != "mixing"}
-        mixing = mixing.float()
-        output, scale = mixing @ parts["v"], mixing.abs() @ parts["v"].abs()
+            mixing = own["mixing"][heads]
+        else:
+            with torch.inference_mode(False), torch.no_grad():
+                mixing = self.matrices(heads)
+        parts = {name: tensor[heads].float() for name, tensor in own.items() if name != "mixing"}
+        matrix = mixing.float()
+        output, scale = matrix @ parts["v"], matrix.abs() @ parts["v"].abs()
         if "gate" in parts:
             output, scale = output * parts["gate"], scale * parts["gate"].abs()
         output = output + parts.get("bias", 0.0)
         largest = max(scale.max().item(), parts["output"].abs().max().item())
         apart = (output - parts["output"]).abs().max().item()
-        if not apart <= TOLERANCE.get(self._shared["v"].dtype, FULL_PRECISION) * largest:
+        if not apart <= TOLERANCE.get(own["v"].dtype, FULL_PRECISION) * largest:
             raise MhaError(
                 "{name} ({rule}) is not linear in its values: the matrix of its own code gives another "
                 "output, off by {difference:.2g}. So it has no matrix.",
-                name=self.name or Phrase("This layer"),
+                name=self.name or LAYER,
                 rule=self.rule,
                 difference=apart,
             )
+        return mixing

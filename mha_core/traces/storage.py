@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -152,7 +151,7 @@ def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str
 def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
     own = {name: tensors[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
     facts = {name: part[name] for name in ("unit", "name", "convolution")}
-    return MixerTrace(MappingProxyType(own), text_from_json(part["rule"]), **facts)
+    return MixerTrace(own, text_from_json(part["rule"]), **facts)
 
 
 def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -267,7 +266,12 @@ def read(
             at_least_1(name, value, unit)
     with open_file(path, HEADER, kind=Phrase("a saved trace")) as (text, file):
         header = limits.described(text)
-        _check_version(header)
+        if header["version"] != VERSION:
+            raise MhaError(
+                "it has format version {version}; this release reads {known}.",
+                version=header["version"],
+                known=VERSION,
+            )
         sizes = file_sizes(file)
         try:
             _check_counts(header, sizes, limit)
@@ -280,7 +284,7 @@ def read(
                 "{reason} mha.load(…, limit={count}) reads it.", reason=error.phrase, count=longest
             ) from None
         _check_header(header, sizes)
-        _check_cost(header, sizes, max_bytes=max_bytes, max_flops=max_flops)
+        limits.check_cost(header, sizes, max_bytes=max_bytes, max_flops=max_flops)
         # Copied to torch's own memory: the rounding of products can depend on alignment.
         tensors = {name: file.get_tensor(name).clone() for name in sizes}
         _check_numbers(header, tensors)
@@ -310,25 +314,12 @@ def _check_counts(header: dict, sizes: Mapping[str, Size], limit: int) -> None:
             check_count(Phrase("heads"), shape[0] if len(shape) > 2 else 1, MAX_HEADS)
 
 
-def _check_cost(
-    header: dict, sizes: Mapping[str, Size], *, max_bytes: int | None, max_flops: int | None
-) -> None:
-    """Raise `MhaError` as `limits.check_cost` does; the header has been checked."""
-    layers = [{name: sizes[key] for name, key in part["tensors"].items()} for part in header["layers"]]
-    counts = [len(text["pieces"]) for text in header["texts"]]
-    n_tokens = [
-        (counts[queries], counts[keys]) for queries, keys in (part["sides"] for part in header["layers"])
-    ]
-    limits.check_cost(layers, sizes, n_tokens, max_bytes=max_bytes, max_flops=max_flops)
-
-
 def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
     """Raise one of several errors unless the shapes of all tensors match each other and the texts."""
     texts = [_tokens(part) for part in header["texts"]]
     transposed = {name: Size(sizes[name].shape[::-1], sizes[name].dtype) for name in header["turned"]}
     sizes = {**sizes, **transposed}
     _answers(header)
-    _questions(header)
     for number, part in enumerate(header["layers"]):
         queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
@@ -393,12 +384,14 @@ def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[La
     norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
     for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
         if layer.knows("q"):
-            where, named = Phrase("layer {number}", number=number), part["tensors"]
-            q, k = (shared(layer.tensors)[name] for name in "qk")
-            limits.check_scores(where, q, k, layer.rule)
-            held = {name: norms[key] for name, key in named.items() if key in norms}
-            limits.check_results(where, layer, held)
-            _check_products(layer)
+            held = {name: norms[key] for name, key in part["tensors"].items() if key in norms}
+            limits.check_results(Phrase("layer {number}", number=number), layer, held)
+            # The first row can be computed, with W^O if it is known.
+            attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
+            if layer.knows("w_o"):
+                layer.contribution(rows=[0])
+            else:
+                layer.output(rows=[0])
             _check_facts(layer)
 
 
@@ -471,31 +464,19 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
     """The parts of a trace from the header, parsed, and the tensors that `packed` returned."""
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
-    answers = _answers(header)
+    answers, questions = _answers(header)
     mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
-    return texts[0], layers, read_source(header["source"]), answers, mixers, _questions(header)
+    return texts[0], layers, read_source(header["source"]), answers, mixers, questions
 
 
-def _check_version(header: dict) -> None:
-    """Raise `MhaError` for another version of the format."""
-    if header["version"] != VERSION:
-        raise MhaError(
-            "it has format version {version}; this release reads {known}.",
-            version=header["version"],
-            known=VERSION,
-        )
+def _answers(header: dict) -> tuple[Answers, dict[str, Answers]]:
+    """The answers of a header, and those to each question.
 
-
-def _answers(header: dict) -> Answers:
-    """The answers of a header. Raises `MhaError` for anything else, and for too many words at a token."""
-    return tuple(map(_answer, header["answers"]))
-
-
-def _questions(header: dict) -> dict[str, Answers]:
-    """The answers to each question; raises as `_answers` does, and for too many questions."""
-    questions = header["questions"]
-    check_count(Phrase("questions"), len(questions), MAX_QUESTIONS)
-    return {question: tuple(map(_answer, answers)) for question, answers in questions.items()}
+    Raises `MhaError` for anything else, and for too many questions or words at a token.
+    """
+    check_count(Phrase("questions"), len(header["questions"]), MAX_QUESTIONS)
+    questions = {name: tuple(map(_answer, answers)) for name, answers in header["questions"].items()}
+    return tuple(map(_answer, header["answers"])), questions
 
 
 def _answer(answer: list | None) -> Answer | None:
@@ -526,7 +507,7 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
     rule = {name.removeprefix("rule."): t for name, t in by_name.items() if name.startswith("rule.")}
     projections = {name: by_name[name] for name in Projections._fields if name in by_name}
     return LayerTrace(
-        MappingProxyType({name: tensor for name, tensor in by_name.items() if name in limits.TENSORS}),
+        {name: tensor for name, tensor in by_name.items() if name in limits.TENSORS},
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
         part["kind"],
@@ -574,15 +555,6 @@ def _tokens(part: dict) -> Tokens:
     ):
         raise ValueError("the places of tokens do not fit their text")
     return tokens
-
-
-def _check_products(layer: LayerTrace) -> None:
-    """Raise one of several errors unless the first row can be computed, with W^O if it is known."""
-    attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
-    if layer.knows("w_o"):
-        layer.contribution(rows=[0])
-    else:
-        layer.output(rows=[0])
 
 
 def _check_facts(layer: LayerTrace) -> None:

@@ -7,7 +7,7 @@ import difflib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, count
@@ -35,8 +35,8 @@ PIECE = regex.compile(
     """,
     regex.VERBOSE,
 )
-# White space, control characters and marks that only control direction or line breaks.
-SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
+# What stands between white space, control characters, and marks of direction or line breaks.
+CHUNK = regex.compile(r"[^\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
 MARKS = "Ġ▁"  # a tokenizer's mark of a space before a piece
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
@@ -244,12 +244,12 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
         raise MhaError("The text must be a string; got {type}.", type=named_type(text))
     check_characters(text)
     pieces, spans = [], []
-    for chunk, offset in _between_separators(text):
-        for match in PIECE.finditer(chunk):
+    for chunk in CHUNK.finditer(text):
+        for match in PIECE.finditer(chunk[0]):
             if INVISIBLE.fullmatch(match[0]):
                 continue  # only an invisible character
             pieces.append(match[0])
-            spans.append((offset + match.start(), offset + match.end()))
+            spans.append((chunk.start() + match.start(), chunk.start() + match.end()))
     if not pieces:
         raise MhaError(EMPTY)
     if len(pieces) > at_least_1("limit", limit, Phrase("tokens")):
@@ -269,14 +269,6 @@ def special_positions(tokens: Tokens) -> list[int]:
     """
     special = tokens.special or [at for at, piece in enumerate(tokens.pieces) if SPECIAL.fullmatch(piece)]
     return [at for at in special if tokens.pieces[at] not in MASK_TOKENS]
-
-
-def _between_separators(text: str) -> Iterator[tuple[str, int]]:
-    start = 0
-    for gap in SEPARATOR.finditer(text):
-        yield text[start : gap.start()], start
-        start = gap.end()
-    yield text[start:], start
 
 
 def subscript(number: int) -> str:

@@ -57,7 +57,8 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         )
     # Some models rotate q and k in float32 and keep v in half precision; torch's function takes one type.
     dtype = torch.promote_types(layer.tensors["q"].dtype, layer.tensors["v"].dtype)
-    k, v = (_for_each_head(layer, name).to(dtype) for name in "kv")
+    group = layer.n_heads // layer.n_kv_heads  # query heads that share keys and values
+    k, v = (layer.tensors[name].repeat_interleave(group, dim=0).to(dtype) for name in "kv")
     unit = None
     if layer.n_key <= MAX_UNIT:
         unit = torch.eye(layer.n_key, dtype=dtype).expand(layer.n_heads, -1, -1).contiguous()
@@ -68,7 +69,13 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         )
     results = []
     for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
-        results += _differences(_with_rows(layer, slice(start + block.start, start + block.stop)), k, v, unit)
+        at = slice(start + block.start, start + block.stop)
+        some = replace(
+            layer,
+            tensors={**shared(layer.tensors), "q": layer.tensors["q"][:, at]},
+            rule=rule.at(slice(None), at, n_query=layer.n_query, n_key=layer.n_key),
+        )
+        results += _differences(some, k, v, unit)
     if not results:
         return Check(None, reason=Phrase("every row is fully masked, which torch does not define"))
     return Check(max(difference for difference, _ in results), all(passed for _, passed in results))
@@ -118,19 +125,6 @@ def _with_patches(computed: Tensor, patches: Tensor) -> Tensor:
     """Numbers of torch with the numbers of a patch inserted."""
     patches = patches.expand_as(computed).to(computed)
     return patches.where(patches.isfinite(), computed)
-
-
-def _for_each_head(layer: LayerTrace, name: str) -> Tensor:
-    """Keys or values, repeated for the query heads that share them. (head, key, width)"""
-    tensor = layer.tensors[name]
-    group = layer.n_heads // layer.n_kv_heads
-    return tensor if group == 1 else tensor.repeat_interleave(group, dim=0)
-
-
-def _with_rows(layer: LayerTrace, rows: slice) -> LayerTrace:
-    """The layer with these queries only."""
-    rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
-    return replace(layer, tensors={**shared(layer.tensors), "q": layer.tensors["q"][:, rows]}, rule=rule)
 
 
 def split_difference(layer: LayerTrace) -> float | None:

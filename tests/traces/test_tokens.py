@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mha_core import words
-from mha_core.traces.tokens import SEPARATOR, Tokens, word_groups
+from mha_core.traces.tokens import CHUNK, Tokens, word_groups
 
 # Text as people type it, and text as nobody does: scripts, joiners, marks, brackets and digits in a heap.
 TYPED = st.text(
@@ -44,7 +44,7 @@ def cut_words(text):
 def test_a_text_is_cut_without_loss_into_visible_tokens_and_never_in_a_grapheme_cluster(text):
     tokens = cut_words(text)
     spans, pieces = (tokens.spans, tokens.pieces) if tokens else ((), ())
-    assert INVISIBLE.sub("", "".join(pieces)) == INVISIBLE.sub("", SEPARATOR.sub("", text))
+    assert INVISIBLE.sub("", "".join(pieces)) == INVISIBLE.sub("", "".join(CHUNK.findall(text)))
     assert tuple(text[start:end] for start, end in spans) == pieces
     assert len(pieces) == (len(tokens.labels) if tokens else 0)
     edges = [edge for span in spans for edge in span]
@@ -118,7 +118,7 @@ def test_the_text_that_a_limit_proposes_is_accepted_and_is_the_beginning(text, l
     ],
 )
 def test_a_text_is_cut_where_the_bars_are(text):
-    pieces = (SEPARATOR.sub("", piece) for piece in text.split("|"))
+    pieces = ("".join(CHUNK.findall(piece)) for piece in text.split("|"))
     assert words(text.replace("|", "")).pieces == tuple(filter(None, pieces))
 
 
