@@ -141,10 +141,7 @@ class Facts:
 
     def to_json(self) -> dict[str, object]:
         """The facts that are not empty, as JSON values under their names in files; `of` is the inverse."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        entries = {
-            field.name: values[field.name] for field in fields(self) if values[field.name] != field.default
-        }
+        entries = _stated(self)
         for name in entries.keys() & TYPES.keys():
             entries[name] = {size: n for size, n in asdict(entries[name]).items() if n is not None}
         entries |= {name: text_to_json(entries[name]) for name in REASONS if name in entries}
@@ -176,9 +173,13 @@ def _step_to_json(step: Adjustment) -> dict[str, object]:
     """A step as JSON values; a rotation has only its name, since it is the layer's `rotary`."""
     if isinstance(step, Rotary):
         return {"step": step.name}
-    values = {entry.name: getattr(step, entry.name) for entry in fields(step)}
-    known = {entry.name: values[entry.name] for entry in fields(step) if values[entry.name] != entry.default}
-    return {"step": step.name, **known}
+    return {"step": step.name, **_stated(step)}
+
+
+def _stated(fact: Fact) -> dict[str, Any]:
+    """The values of a fact that are not its defaults, by the names of their fields."""
+    values = ((field, getattr(fact, field.name)) for field in fields(fact))
+    return {field.name: value for field, value in values if value != field.default}
 
 
 def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: Any) -> Adjustment:
@@ -193,8 +194,7 @@ def _checked(fact: Fact) -> Fact:
         value = getattr(fact, entry.name)
         kind: Any = float | int if entry.type is float else entry.type
         is_count = isinstance(value, int) and entry.type is not float
-        if not isinstance(value, kind) or (is_count and value < 0):
-            raise ValueError(f"{entry.name} of {type(fact).__name__} is {value!r}")
-        if isinstance(value, bool) and entry.type is not bool:
+        is_flag = isinstance(value, bool) and entry.type is not bool
+        if not isinstance(value, kind) or is_flag or (is_count and value < 0):
             raise ValueError(f"{entry.name} of {type(fact).__name__} is {value!r}")
     return fact

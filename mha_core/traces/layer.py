@@ -439,7 +439,7 @@ class LayerTrace:
     def concat(self, *, rows: Picked = None) -> Float[np.ndarray, "query width"]:
         """The concatenated outputs of the heads, h · d_v wide, after a gate or rotation if any."""
         if self.knows("concat"):
-            return self._recorded("concat", rows)
+            return array(self._shared["concat"][self.row_indices(rows)])
         return array(concat_heads(self._to_w_o(None, self.row_indices(rows))))
 
     def contribution(
@@ -457,7 +457,7 @@ class LayerTrace:
     def result(self, *, rows: Picked = None) -> Float[np.ndarray, "query d_model"]:
         """The layer's output ``concat W^O + b^O``."""
         if self.knows("result"):
-            return self._recorded("result", rows)
+            return array(self._shared["result"][self.row_indices(rows)])
         heads, b_o = self._to_w_o(None, self.row_indices(rows)), self.projections.b_o
         b_o = None if b_o is None else b_o.to(heads.dtype)
         return array(join_heads(heads, self._w_o(heads.dtype), b_o))
@@ -555,9 +555,6 @@ class LayerTrace:
         if w_o is None:
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
         return w_o.to(dtype)
-
-    def _recorded(self, name: str, rows: Picked) -> np.ndarray:
-        return array(self._shared[name][self.row_indices(rows)])
 
     def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
         tensor = tensor[..., self.key_indices(keys)]

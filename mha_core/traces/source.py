@@ -331,12 +331,8 @@ def _called(name: str, value: object) -> object:
 
 def read(value: Any) -> Source:
     """The source that `to_json` wrote; raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-    kind, values = value
-    return _from_values(TYPES[kind], values)
-
-
-def _from_values(kind: type[Source], values: Mapping[str, Any]) -> Source:
-    """A source of type `kind`; `ValueError` for a value that does not have its field's type."""
+    name, values = value
+    kind = TYPES[name]
     arguments: dict[str, Any] = {}
     for entry in fields(kind):
         if entry.name not in values:
@@ -368,15 +364,8 @@ def _is_simple(value: object) -> bool:
 
 
 def _json_value(value: object) -> object:
-    if isinstance(value, Source):
+    if isinstance(value, Source | Edit):
         return value.to_json()
     if isinstance(value, tuple):
-        return [
-            entry
-            if type(entry) is int
-            else entry.to_json()
-            if isinstance(entry, Edit)
-            else text_to_json(entry)
-            for entry in value
-        ]
+        return [text_to_json(entry) if isinstance(entry, str) else _json_value(entry) for entry in value]
     return dict(value) if isinstance(value, Mapping) else value
