@@ -105,11 +105,21 @@ def parts(link: str) -> LinkParts:
 
     The values of a field with several are joined by commas. Raises `MhaError` if the link is not a text.
     """
+    if not isinstance(link, str):
+        raise MhaError("A link is a text, as in 'text=How are you?&h=4'; got {type}.", type=named_type(link))
+    address, _, section = link.strip().partition("#")
+    before, mark, query = address.partition("?")
+    page = ""
+    if "=" in before or not (mark or "://" in before):  # a "?" after the first "=" belongs to a text
+        query = address
+    else:  # an app may have a path of its own on its server
+        _, has_server, behind = before.partition("://")
+        page = (behind.partition("/")[2] if has_server else before).rpartition("/")[2]
     values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(_query(link), keep_blank_values=True):
+    for name, value in parse_qsl(query, keep_blank_values=True):
         values.setdefault(name, []).append(value)
     joined = {name: SEPARATOR.join(several) for name, several in values.items()}
-    return LinkParts(_page(link) or HOME, joined, unquote(link.strip().partition("#")[2]))
+    return LinkParts(page or HOME, joined, unquote(section))
 
 
 def compose(parts: LinkParts) -> str:
@@ -118,24 +128,3 @@ def compose(parts: LinkParts) -> str:
     several = {name: parts.values[name].split(SEPARATOR) for name in parts.values.keys() & SEVERAL}
     query = urlencode({**parts.values, **several}, doseq=True)
     return f"{page}?{query}" + (f"#{quote(parts.section)}" if parts.section else "")
-
-
-def _query(link: str) -> str:
-    if not isinstance(link, str):
-        raise MhaError("A link is a text, as in 'text=How are you?&h=4'; got {type}.", type=named_type(link))
-    link = link.strip().partition("#")[0]
-    return link.partition("?")[2] if _is_address(link) else link
-
-
-def _page(link: str) -> str:
-    """The last part of an address's path, "" without one; an app may have a path of its own on its server."""
-    before, _, _ = link.strip().partition("#")[0].partition("?")
-    _, has_server, behind = before.partition("://")
-    path = behind.partition("/")[2] if has_server else before
-    return path.rpartition("/")[2] if _is_address(link) else ""
-
-
-def _is_address(link: str) -> bool:
-    """Whether it is an address, or "?" with what follows. A "?" after the first "=" belongs to a text."""
-    before, _, _ = link.partition("?")
-    return "=" not in before and (before != link or "://" in link)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from mha_core.attention.module import AttentionSpec
 from mha_core.errors import MhaError
 from mha_core.focus.focus import Focus
 from mha_core.scene import changes
@@ -60,16 +59,16 @@ def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, Any]:
         return {"source": "mini", **{name: getattr(source, name) for name in names}}
     if isinstance(source, RandomSource) and source.mask != DRAWN:
         layer = layers[0]
-        h, d_model = layer.n_heads, layer.d_model
-        assert d_model is not None  # a layer of random weights has its X
-        sizes = {"n_kv_heads": layer.n_kv_heads, "d_k": layer.d_k, "d_v": layer.d_v}
         return {
             "source": "random",
-            "h": h,
-            "d_model": d_model,
+            "h": layer.n_heads,
+            "d_model": layer.d_model,
             "seed": source.seed,
             "layers": len(layers),
-            **_but_defaults(sizes, h, d_model),
+            # None where a size follows from the others.
+            "n_kv_heads": None if layer.n_kv_heads == layer.n_heads else layer.n_kv_heads,
+            "d_k": None if layer.d_k * layer.n_heads == layer.d_model else layer.d_k,
+            "d_v": None if layer.d_v == layer.d_k else layer.d_v,
             "position": source.position,
             "mask": source.mask,
             "bias": layer.projections.b_q is not None,
@@ -79,17 +78,6 @@ def _settings(source: Source, layers: tuple[LayerTrace, ...]) -> dict[str, Any]:
         "they were made from. mha.Scene(…).view() shows a scene with its link, also one of a model.",
         source=source.name,
     )
-
-
-def _but_defaults(sizes: dict[str, int], h: int, d_model: int) -> dict[str, int | None]:
-    """The sizes, with None for those that follow from the others."""
-    stated: dict[str, int | None] = {**sizes}
-    if sizes["d_k"] * h == d_model:
-        spec = AttentionSpec(d_model, h)
-        stated = {name: None if value == getattr(spec, name) else value for name, value in sizes.items()}
-    elif sizes["d_v"] == sizes["d_k"]:
-        stated["d_v"] = None
-    return stated | {"n_kv_heads": None if sizes["n_kv_heads"] == h else sizes["n_kv_heads"]}
 
 
 def _edits(trace: AttentionTrace) -> str:

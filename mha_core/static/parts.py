@@ -13,7 +13,8 @@ from mha_core.analysis import roles
 from mha_core.export import head_view
 from mha_core.scene.first_look import ADJECTIVES
 from mha_core.scene.scene import EXAMPLES
-from mha_core.traces.source import MiniSource, caption
+from mha_core.sources import mini
+from mha_core.traces.source import caption
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS
@@ -22,14 +23,7 @@ from mha_core.training.links import BE
 
 TEXTS = "static."  # prefix of the keys of the page's own texts
 # The texts of the page besides those of the head view: all with these prefixes, and some more.
-PREFIXES = (
-    "answer.",
-    "share.",
-    TEXTS,
-    "role.",
-    "option.architecture.",
-    "model.layer.",
-)
+PREFIXES = ("answer.", "share.", TEXTS, "role.", "option.architecture.", "model.layer.")
 KEYS = (
     *(f"control.{name}" for name in ("text", "twin", "twin_empty", "example", "h", "d_model")),
     *(f"heads.{name}" for name in ("question", "how", "start", "rewrite", "without", "block")),
@@ -96,7 +90,7 @@ def model(plan: Plan) -> bytes:
         "d_model": plan.d_model,
         "layers": plan.layers,
         "kv_heads": getattr(spec, "n_kv_heads", plan.h),
-        "source": _caption(plan),
+        "source": str(caption({"h": plan.h, "d_model": plan.d_model} | mini.source(trained).caption_facts())),
         "steps": plan.steps,
         "seed": plan.seed,
         "questions": trained.model.questions,
@@ -108,14 +102,6 @@ def model(plan: Plan) -> bytes:
     header = as_json(facts)
     numbers = np.concatenate([tensor.ravel() for tensor in tensors.values()]).astype("<f2").view("u1")
     return struct.pack("<I", len(header)) + header + numbers.reshape(-1, 2).T.tobytes()
-
-
-def _caption(plan: Plan) -> str:
-    """The source of the numbers in one line, as under a figure of the head view."""
-    own = ("architecture", "language", "h", "d_model", "seed")
-    source = MiniSource(**{name: getattr(plan, name) for name in own}, step=plan.steps, steps=plan.steps)
-    sizes = {"h": plan.h, "d_model": plan.d_model}
-    return str(caption(sizes | source.caption_facts()))
 
 
 @cache

@@ -29,14 +29,13 @@ def page(link: str = "") -> str:
 
     Raises `MhaError` for a link of another source, and for a model that is not shipped.
     """
-    plans = dict.fromkeys(Plan(language=language) for language in LANGUAGES)
+    names = [checkpoints.name(Plan(language=language)) for language in LANGUAGES]
     inside = {"texts": parts.texts()}
     if link:
         inside["link"] = link.encode()
-        plans = dict.fromkeys([_plan_of(link), *plans])
+        names.insert(0, checkpoints.name(_plan_of(link)))
     shipped = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
-    models = [shipped[name] for name in dict.fromkeys(map(checkpoints.name, plans))]
-    return head_view.with_parts(inside | _parts(models))
+    return head_view.with_parts(inside | _parts(shipped[name] for name in dict.fromkeys(names)))
 
 
 def _plan_of(link: str) -> Plan:
