@@ -255,15 +255,14 @@ def _open(word: str) -> None:
 
     if ("=" in word or "://" in word) and not Path(word).exists():
         os.environ[resources.LINK] = f"/{page.compose(page.parts(word))}"
-        return
-    if Path(word).is_dir():
+    elif Path(word).is_dir():
         mha.Atlas(word)
         folder = Path(word).resolve()
         os.environ[resources.ATLAS] = str(folder)
         os.environ[resources.LINK] = f"/{page.compose(page.LinkParts('atlas', {'atlas': folder.name}))}"
-        return
-    mha.load(word)
-    os.environ[resources.OPENED] = str(Path(word).resolve())
+    else:
+        mha.load(word)
+        os.environ[resources.OPENED] = str(Path(word).resolve())
 
 
 def _open_lesson(word: str) -> None:
@@ -540,9 +539,7 @@ def _trace_link(link: str, path: Path) -> int:
         value, last = getattr(asked, name), getattr(inside, name)
         if value not in (last, getattr(type(asked), name)):
             print(f"headscope: the link has {name}={value}; {last} is used instead", file=sys.stderr)
-    if path.suffix == ".html":
-        return _write(trace, path, view=view(trace, scene))
-    return _write(trace, path)
+    return _write(trace, path, view=view(trace, scene) if path.suffix == ".html" else None)
 
 
 def _write(trace: "AttentionTrace", path: Path, *, view: "HeadView | None" = None) -> int:
