@@ -10,6 +10,7 @@ from mha_core.atlases.query import Atlas
 from mha_core.traces.source import Source
 
 FOLDER = ("assets", "atlases")
+_opened = cache(Atlas)
 
 
 def atlases() -> Iterator[Atlas]:
@@ -24,8 +25,3 @@ def atlases() -> Iterator[Atlas]:
 def of(source: Source) -> Atlas | None:
     """The first atlas of the model that a trace comes from; None without one."""
     return next((atlas for atlas in atlases() if atlas.is_of(source)), None)
-
-
-@cache
-def _opened(folder: Path) -> Atlas:
-    return Atlas(folder)

@@ -10,7 +10,7 @@ import regex
 from mha_core.analysis.patterns import POSITIONS, Patterns, RowBlock, at_position, blocks, visible_keys
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens, special_positions
+from mha_core.traces.tokens import MARKS, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.questions import LINKS
 
@@ -24,8 +24,6 @@ MEASURES = (
     "distance",
 )
 PUNCTUATION = regex.compile(r"[\p{P}\p{S}]+")
-MARKS = "Ġ▁"  # tokenizers put these before the pieces that begin a word
-
 # The links of made-up sentences; those to neighbours are positions.
 ROLES = tuple(name for name in LINKS if name not in ("word before", "word after"))
 

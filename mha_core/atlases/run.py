@@ -114,11 +114,8 @@ def atlas(
     folder = _folder(out)
     linked = isinstance(texts, str) and texts in SMALL and source == "mini"
     with hidden_folder(folder) as planned:
-        plan = _planned(
-            _shards(read(texts, linked=linked, count=count), shard),
-            planned,
-            lambda some: _identity(some, source, settings, linked=linked),
-        )
+        shards = _shards(read(texts, linked=linked, count=count), shard)
+        plan = _planned(shards, planned, source, settings, linked=linked)
         _check_same(folder, plan)
         with replacing(folder / MANIFEST) as temporary:
             temporary.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
@@ -164,13 +161,13 @@ def _shards(texts: Iterable, size: int) -> Iterator[Shard]:
 
 
 def _planned(
-    shards: Iterator[Shard], folder: Path, identity: Callable[[Shard], dict[str, Any]]
+    shards: Iterator[Shard], folder: Path, source: Any, settings: Mapping, *, linked: bool
 ) -> dict[str, Any]:
     """The manifest of an atlas. Its texts are written into the folder: they are read only once."""
     plan: dict[str, Any] = {}
     names, count, digest = [], 0, sha256()
     for one in shards:
-        plan = plan or identity(one)
+        plan = plan or _identity(one, source, settings, linked=linked)
         names.append(name(plan, one))
         (folder / f"{names[-1]}.parquet").write_bytes(texts_file(one))
         count += len(one.texts)
@@ -217,16 +214,13 @@ def _identity(some: Shard, source: Any, settings: Mapping, *, linked: bool) -> d
 def _probe(some: Shard, source: Any, settings: Mapping) -> AttentionTrace:
     """The trace of the first text that can be traced; the error of the first one if none of some can."""
     texts = [one.text for one in some.texts[:PROBED]]
-    found = outcomes_of(texts, source=source, batch=1, reduce=None, **settings)
-    errors = []
-    for trace in found:
-        if not isinstance(trace, MhaError):
-            return trace
-        errors.append(trace)
+    first = None
+    for found in outcomes_of(texts, source=source, batch=1, reduce=None, **settings):
+        if not isinstance(found, MhaError):
+            return found
+        first = first or found.phrase
     raise MhaError(
-        "None of the first {n} texts can be traced. The first one: {reason}",
-        n=len(texts),
-        reason=errors[0].phrase,
+        "None of the first {n} texts can be traced. The first one: {reason}", n=len(texts), reason=first
     )
 
 

@@ -2,8 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,17 +62,6 @@ def origin(source: Source) -> list:
     return [kind, {fact: found.get(fact, value) for fact, value in facts.items() if fact not in INPUTS}]
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: a sum that is divided among threads depends on their number in its last bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 class Measurer:
     """Measures shards with one model. All traces have the same `origin`; `linked` texts have links."""
 
@@ -83,9 +71,13 @@ class Measurer:
 
     def __call__(self, shard: Shard) -> bytes:
         """The Parquet file of a shard: a row for each text and head, a row group for each layer."""
-        with one_thread():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the last bit of a divided sum depends on the number of threads
+        try:
             plain = self._of_texts([(one.text, one.links) for one in shard.texts])
             mixed = self._of_texts([(one.shuffled, one.shuffled_links) for one in shard.texts])
+        finally:
+            torch.set_num_threads(threads)
         kept: list[tuple[int, list[TextMeasures], list[TextMeasures]]] = []
         left_out = []
         for number, (one, other) in enumerate(zip(plain, mixed, strict=True), start=shard.first):
@@ -147,7 +139,8 @@ def _file(
     with parquet.ParquetWriter(file, schema, use_dictionary=False, **COMPRESSION) as writer:
         numbers = np.array([number for number, _, _ in kept], np.uint32)
         for at in range(len(kept[0][1]) if kept else 0):
-            plain = _stacked([layers[at] for _, layers, _ in kept])
+            layer = zip(*(layers[at] for _, layers, _ in kept), strict=True)
+            plain = TextMeasures(*(np.stack(parts, 1) for parts in layer))  # (head, text, measure) each
             shuffled = np.stack([layers[at].value for _, _, layers in kept], 1)
             n_heads, n_texts, _ = shuffled.shape
             arrays = [
@@ -156,30 +149,16 @@ def _file(
                 pa.array(np.repeat(np.arange(n_heads, dtype=np.uint16), n_texts)),
             ]
             for number in range(len(names)):
-                values = (plain.value, shuffled, plain.chance)
-                arrays += [_values(value[..., number].ravel()) for value in values]
-                arrays += [_places(place[..., number].ravel()) for place in (plain.query, plain.key)]
+                for values in (plain.value, shuffled, plain.chance):
+                    halves = values[..., number].ravel().astype(PRECISION)
+                    arrays.append(pa.array(halves, from_pandas=True))  # NaN is null
+                for places in (plain.query, plain.key):
+                    cells = places[..., number].ravel()
+                    arrays.append(pa.array(cells.astype(np.uint16), mask=cells < 0))
             # One row group: DuckDB and we read one layer without the others.
             table = pa.Table.from_arrays(arrays, schema=schema)
             writer.write_table(table, row_group_size=max(1, len(table)))
     return file.getvalue()
-
-
-def _stacked(texts: list[TextMeasures]) -> TextMeasures:
-    """The measures of one layer in all texts. (head, text, measure)"""
-    return TextMeasures(*(np.stack(parts, 1) for parts in zip(*texts, strict=True)))
-
-
-def _values(values: np.ndarray) -> "pa.Array":
-    import pyarrow as pa
-
-    return pa.array(values.astype(PRECISION), from_pandas=True)  # NaN is null
-
-
-def _places(places: np.ndarray) -> "pa.Array":
-    import pyarrow as pa
-
-    return pa.array(places.astype(np.uint16), mask=places < 0)
 
 
 def _schema(names: Sequence[str]) -> "pa.Schema":

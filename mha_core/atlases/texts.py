@@ -44,7 +44,8 @@ def read(texts: Any, *, linked: bool, count: int | None = None) -> Iterator[Atla
     Raises `MhaError` for anything else, with the line or file.
     """
     if isinstance(texts, str) and texts in SMALL:
-        return islice(_made_up(SMALL[texts], linked=linked), count or COUNT)
+        made_up = islice(_made_up(SMALL[texts]), count or COUNT)
+        return made_up if linked else (AtlasText(one.text, one.shuffled) for one in made_up)
     strings = _from_path(Path(texts)) if isinstance(texts, str | PathLike) else _from_iterable(texts)
     return (AtlasText(text, shuffled(text)) for text in _checked(islice(strings, count)))
 
@@ -173,7 +174,7 @@ def shuffled(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _made_up(language: str, *, linked: bool) -> Iterator[AtlasText]:
+def _made_up(language: str) -> Iterator[AtlasText]:
     """Sentences of a small language with pairs of nouns that its models never saw together in training."""
     words = lexicon(language)
     grammar, rng = Grammar(words, Mix(unknown=0.0)), Random("atlas")
@@ -184,29 +185,27 @@ def _made_up(language: str, *, linked: bool) -> Iterator[AtlasText]:
         else:
             kind = "agreement" if draw < STATEMENTS + AGREEMENT else rng.choice([*grammar.schemas])
             sentence = rng.choice(grammar.pair(rng, kind, "test"))
-        plain = _typed(words, sentence, range(1, len(sentence.words)), linked)
-        mixed = _mixed(words, sentence, rng, linked)
+        plain = _typed(words, sentence, range(1, len(sentence.words)))
+        mixed = _mixed(words, sentence, rng)
         if plain is not None and mixed is not None:
             yield AtlasText(plain[0], mixed[0], plain[1], mixed[1])
 
 
-def _mixed(
-    words: Lexicon, sentence: Sentence, rng: Random, linked: bool
-) -> tuple[str, list[tuple[int, int, str]] | None] | None:
+def _mixed(words: Lexicon, sentence: Sentence, rng: Random) -> tuple[str, list[tuple[int, int, str]]] | None:
     """A sentence with its words shuffled, as `_typed` returns it; None if no order can be read back."""
     slots = [at for at, word in enumerate(sentence.words) if at and WORD.search(word)]
     for _ in range(TRIES):
         order = list(range(1, len(sentence.words)))
         for slot, at in zip(slots, rng.sample(slots, len(slots)), strict=True):
             order[slot - 1] = at
-        if typed := _typed(words, sentence, order, linked):
+        if typed := _typed(words, sentence, order):
             return typed
     return None
 
 
 def _typed(
-    words: Lexicon, sentence: Sentence, order: Iterable[int], linked: bool
-) -> tuple[str, list[tuple[int, int, str]] | None] | None:
+    words: Lexicon, sentence: Sentence, order: Iterable[int]
+) -> tuple[str, list[tuple[int, int, str]]] | None:
     """A sentence with its words in this order, as typed, and its links; None if it cannot be read so."""
     order = list(order)
     pieces = [sentence.words[at] for at in order]
@@ -219,8 +218,6 @@ def _typed(
     tokens, numbers = words.cut(text, limit=len(text) + 1)
     if len(tokens) > MAX_WORDS or numbers[1:] != [words.number[piece] for piece in pieces]:
         return None
-    if not linked:
-        return text, None
     place = {0: 0, **{at: new for new, at in enumerate(order, start=1)}}
     return text, [
         (place[link.query], place[link.key], link.name) for link in sentence.links if link.key is not None
