@@ -253,20 +253,16 @@ class HeadOutputs:
 
     def of_leaf(self, leaf: Leaf) -> Tensor | None:
         """The parts of a leaf by head, (head, *its shape), if it is the output of an attention; else None."""
-        found = self._find(leaf)
+        found = self.find(leaf)
         return None if found is None else found[1]
-
-    def layer_of(self, leaf: Leaf) -> int | None:
-        """The layer whose attention output a leaf is; None for any other leaf."""
-        found = self._find(leaf)
-        return None if found is None else found[0]
 
     def layer_before(self, order: int) -> int | None:
         """The last layer whose output was written before a leaf; None if there is none."""
         written = [(leaf.order, found[0]) for leaf, found in self._known.items() if found is not None]
         return max((at for at in written if at[0] < order), default=(0, None))[1]
 
-    def _find(self, leaf: Leaf) -> tuple[int, Tensor] | None:
+    def find(self, leaf: Leaf) -> tuple[int, Tensor] | None:
+        """The layer whose attention output a leaf is, and its parts as in `of_leaf`; else None."""
         if leaf not in self._known:
             self._known[leaf] = None if leaf.constant or leaf.ids is not None else self._matched(leaf.value)
         return self._known[leaf]
@@ -349,6 +345,6 @@ def writer_of(
         if leaf.value.dim() > 1 and leaf.value.shape[-2] in n_tokens and leaf.value.shape[-1] > 1:
             return Writer("position")
         return Writer("bias", layer if part.last else heads.layer_before(leaf.order))
-    if (at := heads.layer_of(leaf)) is not None:
-        return Writer("head", at, part.head or 0)
+    if (found := heads.find(leaf)) is not None:
+        return Writer("head", found[0], part.head or 0)
     return Writer("mlp" if MLP.search(part.name) else "block", heads.layer_before(leaf.order), name=part.name)

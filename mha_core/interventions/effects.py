@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -25,10 +25,9 @@ from mha_core.interventions.traced_model import (
     answers_at,
     check_same,
     check_trace,
+    model_of,
     target_of,
     text_of,
-    trained_of,
-    transformers_model,
 )
 from mha_core.interventions.vocabulary import Vocabulary, of_answers, of_tokenizer
 from mha_core.sources import mini
@@ -36,7 +35,6 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
 from mha_core.sources.huggingface.batches import numbered, outcomes
 from mha_core.sources.huggingface.twin import twin
-from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import lexicon
@@ -148,7 +146,7 @@ def effects(
     if against is not None:
         about["against"] = experiment.vocabulary.word(words[1])
     if method == "both":
-        about["rank_correlation"] = _rank_correlation(frame["effect"], frame["estimate"])
+        about["rank_correlation"] = float(frame[["effect", "estimate"]].rank().corr().iat[0, 1])
     frame = frame.loc[order].reset_index(drop=True)
     frame.attrs = about
     return frame
@@ -211,22 +209,9 @@ def _texts_are_independent(experiment: Experiment, words: Sequence[int], value: 
 def _by_gradient(experiment: Experiment, words: Sequence[int]) -> list[float]:
     factors = [one.requires_grad_() for one in experiment.ones()]
     with torch.inference_mode(False), torch.enable_grad():
-        gradients = torch.autograd.grad(
-            _value(experiment.logits(factors)[0], words), factors, allow_unused=True
-        )
-    by_layer = (
-        torch.zeros_like(one) if gradient is None else -gradient
-        for one, gradient in zip(factors, gradients, strict=True)
-    )
-    return torch.cat([one[0] for one in by_layer]).tolist()
-
-
-def _rank_correlation(one: pd.Series, other: pd.Series) -> float:
-    """Spearman's rank correlation; NaN where one of the two is constant."""
-    ranks = [series.rank().to_numpy() for series in (one, other)]
-    if any(np.ptp(rank) == 0 for rank in ranks):
-        return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+        value = _value(experiment.logits(factors)[0], words)
+        gradients = torch.autograd.grad(value, factors, materialize_grads=True)
+    return (0.0 - torch.cat(gradients, dim=1)[0]).tolist()
 
 
 def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
@@ -278,23 +263,17 @@ def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
 
 
 def _experiment(
-    trace: AttentionTrace,
-    at: int | str | None,
-    source: object,
-    tokenizer: object,
-    baseline: Sequence[str],
+    trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object, baseline: Sequence[str]
 ) -> tuple[Experiment, int]:
     """The experiment on the answer at a token, and the position of the token."""
-    origin = trace.source.origin
-    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        return _of_small_model(
-            trace, answering_token(trace, at, "at"), source or trained_of(origin), baseline
-        )
-    if source is not None or isinstance(origin, ModelSource):
-        return _of_transformers(trace, at, source, tokenizer, baseline)
+    model = model_of(trace, source, tokenizer, answers=True)
+    if isinstance(model, Trained):
+        return _of_small_model(trace, answering_token(trace, at, "at"), model, baseline)
+    if model is not None:
+        return _of_transformers(trace, at, model, baseline)
     raise MhaError(
         "An effect is of a model that answers, and the source of this trace ({source}) answers nothing."
-        if origin.kind == "random"
+        if trace.source.origin.kind == "random"
         else "An effect is of a model that answers, and the source of this trace ({source}) runs nothing.",
         source=trace.source.name,
     )
@@ -317,7 +296,7 @@ def _of_small_model(
 
     def logits(factors: Sequence[Tensor]) -> Tensor:
         switched = [
-            Switched(**_fields(rule), factors=one[:, :, None, None], means=mean)
+            Switched(**vars(rule), factors=one[:, :, None, None], means=mean)
             for rule, one, mean in zip(rules, factors, means, strict=True)
         ]
         passed = model(ids.expand(len(factors[0]), -1), rules=switched)
@@ -334,19 +313,9 @@ def _of_small_model(
     return experiment, at
 
 
-def _fields(rule: ScoreRule) -> dict[str, Any]:
-    return {field.name: getattr(rule, field.name) for field in fields(ScoreRule)}
-
-
 def _of_transformers(
-    trace: AttentionTrace,
-    at: int | str | None,
-    source: object,
-    tokenizer: object,
-    baseline: Sequence[str],
+    trace: AttentionTrace, at: int | str | None, model: huggingface.Model, baseline: Sequence[str]
 ) -> tuple[Experiment, int]:
-    origin = trace.source.origin
-    model = transformers_model(origin, source, tokenizer, answers=True)
     text, target = text_of(trace), target_of(model, trace)
     again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=answers_at(model, at))
     close = CLOSE if model.dtype == "float32" else HALF_CLOSE

@@ -1,4 +1,6 @@
-"""The ledger of a word: its logit as a sum over the parts of the model that wrote it.
+"""The logits of words at a token, and the ledger of a word: its logit as a sum over who wrote it.
+
+A trace holds no logits: its model is run once more.
 
 >>> mha.ledger(trace, token=-1, word=" mat").frame().head()  # doctest: +SKIP
 """
@@ -15,7 +17,7 @@ from torch import nn
 
 from mha_core import device as devices
 from mha_core.capture.decomposition import NoDecomposition, Sum
-from mha_core.errors import MhaError, Phrase
+from mha_core.errors import MhaError, Phrase, shown
 from mha_core.interventions.attribution import (
     SHOWN,
     HeadOutputs,
@@ -89,6 +91,37 @@ class Ledger:
             f"<Ledger of {what} at token {self.token}: logit {self.logit:.6g}, a sum of {len(self.shares)}, "
             f"the largest of them\n{rows}>"
         )
+
+
+def logits(
+    trace: AttentionTrace,
+    token: int | str | None = None,
+    words: Sequence[int | str] | None = None,
+    *,
+    source: object = None,
+    tokenizer: object = None,
+) -> pd.DataFrame:
+    """The logits of words at a token; see `AttentionTrace.logits`."""
+    if words is not None and (isinstance(words, str) or not isinstance(words, Sequence)):
+        raise MhaError("words are several, as in words=[“yes”, “no”]; got {words}.", words=shown(words))
+    with devices.memory_errors(Phrase("These logits")):
+        answered = run_again(trace, source, tokenizer, answer=True, token=token, follow=False).answered
+    assert answered is not None  # it was asked for
+    scores, vocabulary = answered.scores, answered.vocabulary
+    if words is None:
+        numbers = [number for number in scores.argsort(descending=True).tolist() if scores[number].isfinite()]
+    else:
+        numbers = [vocabulary.number(word, scores, "word") for word in words]
+    frame = pd.DataFrame(
+        {
+            "word": [vocabulary.word(number) for number in numbers],
+            "id": numbers,
+            "logit": scores[numbers].tolist(),
+            "probability": scores.softmax(-1)[numbers].tolist(),
+        }
+    )
+    frame.attrs = {"at": answered.at}
+    return frame
 
 
 def ledger(
@@ -166,8 +199,7 @@ def written(
     writer: Writer,
     *,
     token: int | str | None = None,
-    source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
-    tokenizer: object = None,
+    source: Trained | huggingface.Model | None = None,
 ) -> pd.DataFrame:
     """The share that a writer of a ledger, other than a head, has in the logit of every word.
 
@@ -175,7 +207,7 @@ def written(
     those of `ledger`.
     """
     with devices.memory_errors(Phrase("This ledger")):
-        run, answered, heads, split = _followed(trace, token, source, tokenizer)
+        run, answered, heads, split = _followed(trace, token, source)
         at_end = replace(writer, kind="bias", layer=len(trace.layers)) if writer.kind == "end" else writer
         leaves = {
             part.leaf
@@ -190,7 +222,7 @@ def written(
 
 
 def _followed(
-    trace: AttentionTrace, token: int | str | None, source: object, tokenizer: object
+    trace: AttentionTrace, token: int | str | None, source: object, tokenizer: object = None
 ) -> tuple[Again, Answered, HeadOutputs, Sum]:
     """A second run with its answer, its heads, and the sum that makes the logits of all words."""
     check_trace(trace)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mha_core.analysis.explanation import position
 from mha_core.attention.module import AttentionSpec
 from mha_core.capture.decomposition import Decomposition
 from mha_core.errors import MhaError, listed, named_type
@@ -19,8 +20,7 @@ from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.tokenizer import INPUTS
-from mha_core.traces.indices import LAYER, index
-from mha_core.traces.source import DRAWN, MiniSource, ModelSource, RandomSource, Source, TrainedSource
+from mha_core.traces.source import DRAWN, MiniSource, ModelSource, RandomSource, RunSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import lexicon
@@ -71,19 +71,16 @@ def run_again(
     Raises `MhaError` for a trace whose numbers cannot be computed again, and for a model that computes other
     ones.
     """
-    origin = trace.source.origin
-    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        trained: Any = source or trained_of(origin)
-        sums = Decomposition(_names(trained.model))
+    model, origin = model_of(trace, source, tokenizer, answers=answer), trace.source.origin
+    if isinstance(model, Trained):
+        sums = Decomposition(_names(model.model))
         with torch.inference_mode(False), torch.no_grad(), sums if follow else nullcontext():
-            again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
-            answered = _small_answer(trained, again, token) if answer else None
+            again = mini.follow(model, trace.tokens.text, edits=trace.edits)
+            answered = _small_answer(model, again, token) if answer else None
         check_same(trace, again, CLOSE)
         return Again(again, sums, (), answered)
-    if source is not None or isinstance(origin, ModelSource):
-        return _of_transformers(
-            trace, transformers_model(origin, source, tokenizer, answers=answer), answer, token, follow
-        )
+    if model is not None:
+        return _of_transformers(trace, model, answer, token, follow)
     if isinstance(origin, RandomSource) and not answer:
         sums = Decomposition({})
         with torch.inference_mode(False), torch.no_grad(), sums:
@@ -103,7 +100,7 @@ def _of_transformers(
 ) -> Again:
     text, target = text_of(trace), target_of(model, trace)
     if token is not None:
-        token = _position(trace, token)
+        token = position("token", token, trace.answered)
     inputs = huggingface.reading(model, text, target=target, edited=True).inputs
     ids = [tensor for name, tensor in inputs.items() if name in ("input_ids", "decoder_input_ids")]
     sums = Decomposition(_names(model.module), ids)
@@ -122,7 +119,8 @@ def _of_transformers(
 
 
 def _small_answer(trained: Trained, trace: AttentionTrace, token: int | str | None) -> Answered:
-    at = answering_token(trace, token if token is None else _position(trace, token), "token")
+    token = token if token is None else position("token", token, trace.answered)
+    at = answering_token(trace, token, "token")
     words, place = lexicon(trained.plan.language), trained.model.bias.device
     tokens, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     question, spelled = mini.asked(trained, tokens, numbers, at)
@@ -137,11 +135,6 @@ def _small_answer(trained: Trained, trace: AttentionTrace, token: int | str | No
 def answers_at(model: huggingface.Model, token: int | str | None) -> bool | list[int | str]:
     """The tokens at which a model of transformers is asked: this one, or all hidden ones, or the last."""
     return [token] if token is not None else True if model.writes == "masked" else [-1]
-
-
-def _position(trace: AttentionTrace, token: int | str) -> int:
-    text = trace.answered
-    return text.index(token) if isinstance(token, str) else index("token", token, len(text), of=LAYER)
 
 
 def answering_token(trace: AttentionTrace, token: int | str | None, name: str) -> int:
@@ -190,26 +183,30 @@ def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
     )
 
 
-def trained_of(origin: Source) -> Trained:
-    if not isinstance(origin, MiniSource):
+def model_of(
+    trace: AttentionTrace, source: Any, tokenizer: object, *, answers: bool
+) -> Trained | huggingface.Model | None:
+    """The model of a trace: `source`, which is a model in memory or its place, or else the one it names.
+
+    None for a trace that comes from no model with words. Raises `MhaError` for a model that cannot be had.
+    """
+    origin = trace.source.origin
+    if isinstance(source, Trained | huggingface.Model):
+        return source
+    if source is not None:
+        return huggingface.model_of(source, tokenizer=tokenizer, answers=answers)
+    if isinstance(origin, ModelSource):
+        return huggingface.model_of(
+            origin.name, revision=origin.revision, device=origin.device, dtype=origin.dtype, answers=answers
+        )
+    if isinstance(origin, MiniSource):
+        plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
+        return mini.model(plan, trained=origin.step > 0)
+    if isinstance(origin, RunSource):
         raise MhaError(
             "The model of the training {training!r} has to be at hand: source=….", training=origin.name
         )
-    plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
-    return mini.model(plan, trained=origin.step > 0)
-
-
-def transformers_model(
-    origin: Source, source: Any, tokenizer: object, *, answers: bool = False
-) -> huggingface.Model:
-    """The model of a trace: `source`, a model in memory or its place; without it by the name in the trace."""
-    if isinstance(source, huggingface.Model):
-        return source
-    if source is not None or not isinstance(origin, ModelSource):
-        return huggingface.model_of(source, tokenizer=tokenizer, answers=answers)
-    return huggingface.model_of(
-        origin.name, revision=origin.revision, device=origin.device, dtype=origin.dtype, answers=answers
-    )
+    return None
 
 
 def text_of(trace: AttentionTrace) -> str | dict[str, list[int]]:
@@ -268,13 +265,12 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
             "traced has to be at hand: source=model.",
             name=again.source.name,
         )
-    masks = [[layer.rule.mask for layer in one.layers] for one in (trace, again)]
-    if any(not _equal(*pair) for pair in zip(*masks, strict=False)):
+    masks = ((one.rule.mask, other.rule.mask) for one, other in zip(trace.layers, again.layers, strict=False))
+    if any(
+        one is not other and (one is None or other is None or not torch.equal(one, other))
+        for one, other in masks
+    ):
         raise MhaError(
             "The trace has another mask than the model makes for this text; trace it again with mha.trace, "
             "which remembers the mask and the positions that it was given."
         )
-
-
-def _equal(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and torch.equal(one, other))

@@ -31,29 +31,23 @@ class Vocabulary(NamedTuple):
         if isinstance(word, str):
             finite = scores.isfinite().nonzero().flatten()
             best = finite[scores[finite].topk(min(3, len(finite))).indices].tolist()
-            numbers = self.ids(word) or [number for number in best if self.word(number) == word]
-            tokens = [] if numbers else self.tokens(word)
+            if numbers := self.ids(word) or [number for number in best if self.word(number) == word]:
+                return max(numbers, key=lambda number: float(scores[number]))
+            tokens = self.tokens(word)
             pieces = [one for one in dict.fromkeys(map(self.word, tokens)) if self.ids(one)][:MAX_PIECES]
-            if len(tokens) > 1 and pieces:
-                raise MhaError(
-                    "{name} {word!r} is several tokens of this model, and it answers with one; ask for one "
-                    "of {words}.",
-                    name=name,
-                    word=word,
-                    words=listed([Phrase("“{word}”", word=one) for one in pieces], "and"),
-                    fixes=tuple({name: one} for one in pieces),
-                )
-            if not numbers:
-                top = [self.word(number) for number in best]
-                raise MhaError(
-                    "The model cannot answer with {name} {word!r} here; its most probable answers are "
-                    "{words}.",
-                    name=name,
-                    word=word,
-                    words=listed([Phrase("“{word}”", word=one) for one in top], "and"),
-                    fixes=tuple({name: one} for one in top),
-                )
-            return max(numbers, key=lambda number: float(scores[number]))
+            is_several = len(tokens) > 1 and bool(pieces)
+            others = pieces if is_several else [self.word(number) for number in best]
+            raise MhaError(
+                "{name} {word!r} is several tokens of this model, and it answers with one; ask for one "
+                "of {words}."
+                if is_several
+                else "The model cannot answer with {name} {word!r} here; its most probable answers are "
+                "{words}.",
+                name=name,
+                word=word,
+                words=listed([Phrase("“{word}”", word=one) for one in others], "and"),
+                fixes=tuple({name: one} for one in others),
+            )
         if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word < len(scores):
             raise MhaError(
                 "{name} is a word, or its number from 0 to {last:,}; got {word:.60}.",

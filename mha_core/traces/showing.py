@@ -27,9 +27,9 @@ def view(trace: "AttentionTrace", **options: Any) -> "HeadView":
 
 def logits(trace: "AttentionTrace", *asked: Any, **options: Any) -> "pd.DataFrame":
     """The logits of words at a token, with the arguments of `AttentionTrace.logits`."""
-    from mha_core.interventions import logits
+    from mha_core.interventions import ledger
 
-    return logits.logits(trace, *asked, **options)
+    return ledger.logits(trace, *asked, **options)
 
 
 def scene_of(traces: "Sequence[AttentionTrace]", focus: "Focus") -> "Scene":

@@ -7,6 +7,7 @@ import torch
 import mha_core as mha
 from mha_core.errors import MhaError
 from mha_core.interventions.ledger import written
+from mha_core.sources.huggingface.model import model_of
 from tests.parity import tiny
 
 # Learned positions; grouped heads; ALiBi; parallel blocks; latent keys; experts and sinks; norms behind;
@@ -106,9 +107,10 @@ def test_a_head_that_writes_one_word_is_the_first_writer_of_that_word():
     found = mha.ledger(trace, word=word, source=model, tokenizer=tokenizer)
     first = found.frame().iloc[0]
     assert (first.kind, first["layer"], first["head"]) == ("head", len(trace.layers) - 1, 1)
+    loaded = model_of(model, tokenizer=tokenizer, answers=True)
     for writer, share in zip(found.writers, found.shares, strict=True):
         if writer.kind != "head":  # what it adds to this word, among all words
-            everything = written(trace, writer, source=model, tokenizer=tokenizer).set_index("word").share
+            everything = written(trace, writer, source=loaded).set_index("word").share
             assert everything[found.word] == pytest.approx(share, abs=1e-6)
             assert everything.is_monotonic_decreasing
     over = mha.ledger(trace, word=word, other=7, source=model, tokenizer=tokenizer)
