@@ -476,17 +476,13 @@ def _trace(args: argparse.Namespace) -> int:
 
 def _atlas(args: argparse.Namespace) -> int:
     """Make an atlas, with its plan and its progress on the error stream, and print its folder."""
-
-    def say(progress: "Progress") -> None:
-        print(_of_progress(progress), file=sys.stderr, flush=True)
-
     atlas = mha.atlas(
         args.texts,
         out=args.output,
         count=args.count,
         workers=args.workers,
         ray=args.ray,
-        progress=say,
+        progress=_say_progress,
         **_settings(args),
     )
     heads, n_left_out = sum(atlas.manifest["heads"]), len(atlas.left_out)
@@ -513,15 +509,15 @@ def _static(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_progress(progress: "Progress") -> str:
-    """One line on how far an atlas is: "3 of 40 shards, about 12 minutes left"."""
-    so_far = f"{progress.done:,} of {progress.shards:,} shards of {progress.texts:,} texts are done"
-    if progress.seconds is None or progress.bytes is None:
-        return so_far
-    minutes, seconds = divmod(round(progress.seconds), 60)
-    left = f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
-    again = f", {progress.again:,} done again after a worker died" if progress.again else ""
-    return f"{so_far}; about {left} left, {progress.bytes / 1e6:,.1f} MB in all{again}"
+def _say_progress(progress: "Progress") -> None:
+    """Print one line on how far an atlas is: "3 of 40 shards of 90 texts are done; about 12 min 5 s left"."""
+    line = f"{progress.done:,} of {progress.shards:,} shards of {progress.texts:,} texts are done"
+    if progress.seconds is not None and progress.bytes is not None:
+        minutes, seconds = divmod(round(progress.seconds), 60)
+        left = f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
+        again = f", {progress.again:,} done again after a worker died" if progress.again else ""
+        line += f"; about {left} left, {progress.bytes / 1e6:,.1f} MB in all{again}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def _trace_link(link: str, path: Path) -> int:
