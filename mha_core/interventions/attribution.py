@@ -23,7 +23,7 @@ from mha_core.analysis.explanation import position
 from mha_core.attention.functional import HALF
 from mha_core.capture.decomposition import Contribution, Leaf, NoDecomposition
 from mha_core.errors import MhaError, Phrase, listed
-from mha_core.interventions.traced_model import check_trace, run_again
+from mha_core.interventions.traced_model import Again, check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import shared
@@ -168,8 +168,7 @@ def attribution(
     check_size(trace.layers[:layer])
     with devices.memory_errors(Phrase("This split")):
         run = run_again(trace, source, tokenizer)
-        again, heads = run.trace, HeadOutputs(run.trace)
-        followed = again.layer(layer)
+        heads, followed = HeadOutputs(run), run.trace.layer(layer)
         sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
         try:
             parts = [
@@ -182,15 +181,13 @@ def attribution(
                 reason=reason.phrase,
             ) from None
     what = Phrase("Queries or keys of this layer")
-    (query_writers, q), (key_writers, k) = (
-        by_writer(each, heads, run.ids, layer, again, what) for each in parts
-    )
+    (query_writers, q), (key_writers, k) = (by_writer(each, heads, layer, what) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
     terms = one.scale * (q @ k.T)
     # The trace sums d_k products in its own precision, and they can be larger than their sum.
     products = abs(one.scale) * np.abs(one.q[head, query] * one.k[one.kv_head(head), key]).sum()
     size = max(np.abs(terms).sum(), products)
-    if not abs(terms.sum() - value) <= rounding(again) * size:
+    if not abs(terms.sum() - value) <= rounding(run.trace) * size:
         raise MhaError(
             "This score cannot be split by who wrote its query and key: what was written makes "
             "{computed:.7g}, and the trace has {value:.7g}.",
@@ -244,10 +241,10 @@ def _cell(table: Tensor, key: int) -> Tensor:
 
 
 class HeadOutputs:
-    """Finds written vectors that are outputs of attention, by comparing their numbers."""
+    """Finds written vectors that are outputs of attention in a second run, by comparing their numbers."""
 
-    def __init__(self, trace: AttentionTrace):
-        self._layers = trace.layers
+    def __init__(self, run: Again):
+        self.run = run
         self._outputs: dict[int, Tensor] = {}
         self._known: dict[Leaf, tuple[int, Tensor] | None] = {}
 
@@ -271,7 +268,7 @@ class HeadOutputs:
         if not value.is_floating_point():
             return None
         limit = HALF_SAME if value.dtype in HALF else SAME
-        for at, layer in enumerate(self._layers):
+        for at, layer in enumerate(self.run.trace.layers):
             if not layer.knows("v") or value.numel() != layer.n_heads * layer.n_query * layer.d_v:
                 continue
             expected = self._output(at)
@@ -287,19 +284,14 @@ class HeadOutputs:
 
     def _output(self, at: int) -> Tensor:
         if at not in self._outputs:
-            layer = self._layers[at]  # as computed, before an edit replaced it
+            layer = self.run.trace.layers[at]  # as computed, before an edit replaced it
             computed = replace(layer, rule=replace(layer.rule, patched_outputs=None))
             self._outputs[at] = torch.from_numpy(computed.output().copy()).float()
         return self._outputs[at]
 
 
 def by_writer(
-    parts: Sequence[Contribution],
-    heads: HeadOutputs,
-    words: Sequence[Tensor],
-    layer: int,
-    trace: AttentionTrace,
-    what: Phrase,
+    parts: Sequence[Contribution], heads: HeadOutputs, layer: int, what: Phrase
 ) -> tuple[tuple[Writer, ...], np.ndarray]:
     """The writers, in the order of the model, and the vector that each wrote. (writer, number)
 
@@ -309,7 +301,7 @@ def by_writer(
     for part in parts:
         if part.leaf.constant and not part.vectors.any():  # memory filled with zeros
             continue
-        writer = writer_of(part, heads, words, layer, trace)
+        writer = writer_of(part, heads, layer)
         vectors[writer] = vectors.get(writer, 0.0) + part.vectors[0].cpu().numpy()
     if {writer.kind for writer in vectors} <= {"mlp", "block", "bias"}:
         operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
@@ -332,11 +324,9 @@ def _order(writer: Writer) -> tuple:
     )
 
 
-def writer_of(
-    part: Contribution, heads: HeadOutputs, words: Sequence[Tensor], layer: int, trace: AttentionTrace
-) -> Writer:
+def writer_of(part: Contribution, heads: HeadOutputs, layer: int) -> Writer:
     """The part of the model that has written a contribution to the input of a layer."""
-    leaf = part.leaf
+    leaf, words, trace = part.leaf, heads.run.ids, heads.run.trace
     if leaf.ids is not None:
         is_word = not words or any(torch.equal(leaf.ids.flatten(), ids.flatten()) for ids in words)
         return Writer("word") if is_word else Writer("embedding", name=leaf.name)

@@ -68,7 +68,7 @@ class Switched(ScoreRule):
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """An answer of a model as a function of factors on its heads' outputs, from 0 (off) to 1.
+    """An answer of a model at a token, as a function of factors on its heads' outputs, from 0 (off) to 1.
 
     `logits` takes one tensor of factors (text, head) for each layer, and returns the logits (text, word).
     """
@@ -79,6 +79,7 @@ class Experiment:
     device: str
     close: float
     vocabulary: Vocabulary
+    at: int
 
     def ones(self, n_texts: int = 1) -> list[Tensor]:
         return [torch.ones(n_texts, n, device=self.device) for n in self.n_heads]
@@ -129,7 +130,7 @@ def effects(
     check_trace(trace)
     one_of("method", method, METHODS)
     with devices.memory_errors(Phrase("This experiment")):
-        experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
+        experiment = _experiment(trace, at, source, tokenizer, _texts(baseline))
         with torch.no_grad():
             scores = experiment.logits(experiment.ones())[0]
         number = experiment.vocabulary.number
@@ -142,7 +143,7 @@ def effects(
         if method != "ablation":
             frame["effect" if method == "gradient" else "estimate"] = _by_gradient(experiment, words)
     order = frame["effect"].abs().sort_values(ascending=False, kind="stable").index
-    about = {"at": position, "answer": experiment.vocabulary.word(words[0]), "value": value}
+    about = {"at": experiment.at, "answer": experiment.vocabulary.word(words[0]), "value": value}
     if against is not None:
         about["against"] = experiment.vocabulary.word(words[1])
     if method == "both":
@@ -264,8 +265,7 @@ def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
 
 def _experiment(
     trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object, baseline: Sequence[str]
-) -> tuple[Experiment, int]:
-    """The experiment on the answer at a token, and the position of the token."""
+) -> Experiment:
     model = model_of(trace, source, tokenizer, answers=True)
     if isinstance(model, Trained):
         return _of_small_model(trace, answering_token(trace, at, "at"), model, baseline)
@@ -279,9 +279,7 @@ def _experiment(
     )
 
 
-def _of_small_model(
-    trace: AttentionTrace, at: int, trained: Trained, baseline: Sequence[str]
-) -> tuple[Experiment, int]:
+def _of_small_model(trace: AttentionTrace, at: int, trained: Trained, baseline: Sequence[str]) -> Experiment:
     again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
     check_same(trace, again, CLOSE)
     words, place = lexicon(trained.plan.language), trained.model.bias.device
@@ -302,20 +300,20 @@ def _of_small_model(
         passed = model(ids.expand(len(factors[0]), -1), rules=switched)
         return model.answer_logits(passed, question, at).masked_fill(others, -torch.inf)
 
-    experiment = Experiment(
+    return Experiment(
         logits,
         tuple(layer.n_heads for layer in trace.layers),
         max(1, MAX_TOKENS // len(trace.tokens)),
         str(place),
         CLOSE,
         of_answers(words, spelled),
+        at,
     )
-    return experiment, at
 
 
 def _of_transformers(
     trace: AttentionTrace, at: int | str | None, model: huggingface.Model, baseline: Sequence[str]
-) -> tuple[Experiment, int]:
+) -> Experiment:
     text, target = text_of(trace), target_of(model, trace)
     again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=answers_at(model, at))
     close = CLOSE if model.dtype == "float32" else HALF_CLOSE
@@ -346,13 +344,14 @@ def _of_transformers(
         model.device,
         close,
         of_tokenizer(model.tokenizer),
+        position,
     )
     answer = again.answers[position]
     if answer is None or not _answers(experiment, answer[0][1]):  # its output head needs all rows
         module = twin(model.module)
         max_texts = min(experiment.max_texts, MAX_SCORES // (n_tokens * n_words))
         experiment = replace(experiment, logits=logits_by(module), max_texts=max(1, max_texts))
-    return experiment, position
+    return experiment
 
 
 def _answers(experiment: Experiment, share: float) -> bool:

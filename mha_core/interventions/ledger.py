@@ -27,7 +27,7 @@ from mha_core.interventions.attribution import (
     rounding,
     writer_of,
 )
-from mha_core.interventions.traced_model import Again, Answered, check_trace, run_again
+from mha_core.interventions.traced_model import Answered, check_trace, run_again
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
@@ -157,7 +157,7 @@ def ledger(
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", the logit's direct terms.
     """
     with devices.memory_errors(Phrase("This ledger")):
-        run, answered, heads, split = _followed(trace, token, source, tokenizer)
+        answered, heads, split = _followed(trace, token, source, tokenizer)
         scores, vocabulary = answered.scores, answered.vocabulary
         number = vocabulary.number(word, scores, "word")
         numbers = [number] if other is None else [number, vocabulary.number(other, scores, "other")]
@@ -167,13 +167,13 @@ def ledger(
             replace(part, vectors=torch.cat([part.vectors, vector[None]], 1))
             for part, vector in zip(parts, stream, strict=True)
         ]
-    writers, vectors = by_writer(parts, heads, run.ids, len(trace.layers), run.trace, LOGITS)
+    writers, vectors = by_writer(parts, heads, len(trace.layers), LOGITS)
     vectors, in_stream = np.split(vectors, [len(numbers)], axis=1)
     writers = tuple(Writer("end") if writer.layer == len(trace.layers) else writer for writer in writers)
     shares = vectors[:, 0] - (vectors[:, 1] if len(numbers) > 1 else 0.0)
     logit = float(scores[number] - (scores[numbers[1]] if len(numbers) > 1 else 0.0))
     size = max(np.abs(vectors).sum(0).max(), float(scores[scores.isfinite()].abs().max()))
-    if not abs(shares.sum() - logit) <= rounding(run.trace) * size:
+    if not abs(shares.sum() - logit) <= rounding(heads.run.trace) * size:
         raise MhaError(
             "This logit cannot be split by who wrote it: what was written makes {computed:.7g}, and the "
             "model computed {logit:.7g}.",
@@ -207,12 +207,12 @@ def written(
     those of `ledger`.
     """
     with devices.memory_errors(Phrase("This ledger")):
-        run, answered, heads, split = _followed(trace, token, source)
+        answered, heads, split = _followed(trace, token, source)
         at_end = replace(writer, kind="bias", layer=len(trace.layers)) if writer.kind == "end" else writer
         leaves = {
             part.leaf
             for part in split.contributions([([0],)])
-            if writer_of(part, heads, run.ids, len(trace.layers), run.trace) == at_end
+            if writer_of(part, heads, len(trace.layers)) == at_end
         }
         shares = split.added_by(leaves)
     numbers = answered.scores.isfinite().nonzero().flatten()
@@ -223,19 +223,15 @@ def written(
 
 def _followed(
     trace: AttentionTrace, token: int | str | None, source: object, tokenizer: object = None
-) -> tuple[Again, Answered, HeadOutputs, Sum]:
-    """A second run with its answer, its heads, and the sum that makes the logits of all words."""
+) -> tuple[Answered, HeadOutputs, Sum]:
+    """The answer of a second run, its heads, and the sum that makes the logits of all words."""
     check_trace(trace)
     check_size(trace.layers)
     run = run_again(trace, source, tokenizer, answer=True, token=token)
     assert run.answered is not None  # it was asked for
-    heads = HeadOutputs(run.trace)
+    heads = HeadOutputs(run)
     try:
-        return (
-            run,
-            run.answered,
-            heads,
-            run.decomposition.sum_of(run.answered.logits, heads.of_leaf, frozen=True),
-        )
+        split = run.decomposition.sum_of(run.answered.logits, heads.of_leaf, frozen=True)
+        return run.answered, heads, split
     except NoDecomposition as reason:
         raise MhaError("Logits of this model cannot be split: {reason}.", reason=reason.phrase) from None

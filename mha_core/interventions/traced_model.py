@@ -225,15 +225,13 @@ def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int
     """
     if not model.has_target:
         return None
-    text, pieces = trace.answered.text, trace.answered.pieces
-    target = _read(model, trace, text).target if text.strip() and not trace.edits else None
-    if not trace.edits and (target is None or target.pieces != pieces):
-        return _read(model, trace, None).inputs["decoder_input_ids"][0].tolist()
-    return text
-
-
-def _read(model: huggingface.Model, trace: AttentionTrace, target: str | None) -> huggingface.Texts:
-    return huggingface.reading(model, text_of(trace), target=target)
+    text, given = trace.answered.text, text_of(trace)
+    if trace.edits:
+        return text
+    target = huggingface.reading(model, given, target=text).target if text.strip() else None
+    if target is not None and target.pieces == trace.answered.pieces:
+        return text
+    return huggingface.reading(model, given, target=None).inputs["decoder_input_ids"][0].tolist()
 
 
 def check_trace(trace: object) -> None:
