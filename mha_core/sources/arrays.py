@@ -22,7 +22,7 @@ from mha_core.errors import MhaError, Phrase, listed, shown
 from mha_core.export.head_view import HeadView
 from mha_core.traces import limits
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import SourceValue, array_source
+from mha_core.traces.source import ArraySource, SourceValue, array_source
 from mha_core.traces.tensors import native
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
@@ -101,7 +101,7 @@ def from_tensors(
     Raises `MhaError` where shapes, lengths or dtypes do not fit, and for numbers that are not finite or so
     large that scores, outputs or their norms could overflow.
     """
-    sides, described = sides_of(tokens, keys), array_source(source)
+    sides, described = sides_of(tokens, keys), array_source(source, ArraySource)
     n_query, n_key = len(sides.queries), len(sides.keys)
     parts = {"q": _layers("q", q), "k": _layers("k", k), "v": _layers("v", v)}
     counts = {name: len(layers) for name, layers in parts.items()}
@@ -149,7 +149,7 @@ def from_weights(
 
     Raises `MhaError` for numbers that are not weights, and for shapes that do not fit the tokens.
     """
-    sides, described = sides_of(tokens, keys), array_source(source)
+    sides, described = sides_of(tokens, keys), array_source(source, ArraySource)
     _check_attentions(weights)
     layers = []
     for number, layer_weights in enumerate(_layers("weights", weights)):
@@ -389,7 +389,7 @@ def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
 def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: Sides) -> None:
     """Raise `MhaError` unless the tensors of a rule fit the heads and tokens."""
     tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
-    limits.check_sizes(where, limits.sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
+    limits.check_sizes(where, limits.sizes_of(tensors), sides)
     for name, tensor in tensors.items():
         limits.check_finite(
             Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),

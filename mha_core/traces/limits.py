@@ -12,6 +12,7 @@ from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.traces.tensors import shared
+from mha_core.traces.tokens import Sides
 
 if TYPE_CHECKING:
     from mha_core.traces.layer import LayerTrace
@@ -153,14 +154,15 @@ def check_cost(
         )
 
 
-def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int, *, same: bool) -> None:
-    """Raise `MhaError` unless the shapes and dtypes of a layer's tensors fit each other and its tokens.
+def check_sizes(where: str, sizes: Mapping[str, Size], sides: Sides) -> None:
+    """Raise `MhaError` unless the shapes and dtypes of a layer's tensors fit each other and its texts.
 
-    With `same`, queries and keys are of one text, so that K and V come from X, too. The error has the
-    tensor's name, its shape or dtype, and the required one.
+    Where both texts are the same, K and V come from X, too. The error has the tensor's name, its shape or
+    dtype, and the required one.
     """
     if not {"q", "weights"} & sizes.keys() or ("q" in sizes and not {"k", "v"} <= sizes.keys()):
         raise MhaError("{where} has neither weights nor queries, keys and values.", where=where)
+    n_query, n_key = len(sides.queries), len(sides.keys)
     known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
     for name in AXES:  # in this order, so that q, k, v and weights set the sizes
         if name in sizes:
@@ -177,8 +179,8 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
             where=where,
             n_kv_heads=known["kv_head"],
         )
-    inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
-    for letter, x in inputs.items():
+    of_keys = "x" if sides.same else "x_v"
+    for letter, x in (("q", "x"), ("k", of_keys), ("v", "x_v" if "x_v" in sizes else of_keys)):
         _check_matrix(where, letter, x, sizes)
     for letter in "kv":
         _check_matrix(where, f"u{letter}", "kv_short", sizes)

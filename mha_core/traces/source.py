@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from pathlib import PurePath
 from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin
 
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
@@ -278,11 +278,7 @@ READ: Mapping[type, Callable[[Any], object]] = {  # the entries of a tuple from 
 }
 
 
-@overload
-def array_source(value: SourceValue) -> ArraySource: ...
-@overload
-def array_source(value: SourceValue, kind: type[Arrays]) -> Arrays: ...
-def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> ArraySource:
+def array_source(value: SourceValue, kind: type[Arrays]) -> Arrays:
     """The source of type `kind` for a name, or for a mapping of simple values with a "name".
 
     A source of that type is returned unchanged. Raises `MhaError` for anything else.

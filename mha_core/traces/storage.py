@@ -258,12 +258,10 @@ def read(
     before these are read. Their numbers are checked before anything is computed from them.
     """
     at_least_1("limit", limit, Phrase("tokens"))
-    for name, value, unit in (
-        ("max_bytes", max_bytes, Phrase("bytes")),
-        ("max_flops", max_flops, Phrase("operations")),
-    ):
-        if value is not None:  # NaN would not limit anything
-            at_least_1(name, value, unit)
+    if max_bytes is not None:  # NaN would not limit anything
+        at_least_1("max_bytes", max_bytes, Phrase("bytes"))
+    if max_flops is not None:
+        at_least_1("max_flops", max_flops, Phrase("operations"))
     with open_file(path, HEADER, kind=Phrase("a saved trace")) as (text, file):
         header = limits.described(text)
         if header["version"] != VERSION:
@@ -321,10 +319,9 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
     sizes = {**sizes, **transposed}
     _answers(header)
     for number, part in enumerate(header["layers"]):
-        queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
         where = Phrase("layer {number}", number=number)
-        limits.check_sizes(where, named, len(queries), len(keys), same=queries is keys)
+        limits.check_sizes(where, named, _sides(part, texts))
         _check_values(where, part)
     for part in header.get("mixers", ()):
         own = {name: sizes[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
@@ -427,15 +424,7 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         raise MhaError(
             "{path} cannot be read as {kind}: {reason}.", path=str(path), kind=kind, reason=str(error)
         ) from None
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RuntimeError,
-        IndexError,
-        OverflowError,
-    ) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise MhaError(
             "{path} is damaged: its header does not fit its content ({reason}).",
             path=str(path),
@@ -513,16 +502,16 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
         part["kind"],
         part["name"],
         Facts.of(part["about"]),
-        Sides(*_sides(part, texts)),
+        _sides(part, texts),
     )
 
 
-def _sides(part: dict, texts: list[Tokens]) -> tuple[Tokens, Tokens]:
+def _sides(part: dict, texts: list[Tokens]) -> Sides:
     """The texts of a layer's queries and keys. Raises `ValueError` if there are no such texts."""
     queries, keys = part["sides"]
     if not {type(queries), type(keys)} == {int} or not min(queries, keys) >= 0:
         raise ValueError(f"the sides of a layer are {part['sides']!r}")
-    return texts[queries], texts[keys]
+    return Sides(texts[queries], texts[keys])
 
 
 def _text_index(text: Tokens, texts: list[Tokens]) -> int:

@@ -21,7 +21,7 @@ from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
 from mha_core.traces.mixer import MixerTrace
-from mha_core.traces.source import Source, array_source, caption
+from mha_core.traces.source import ArraySource, Source, array_source, caption
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AttentionTrace:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
-            object.__setattr__(self, "source", array_source(self.source))
+            object.__setattr__(self, "source", array_source(self.source, ArraySource))
         if not isinstance(self.tokens, Tokens):
             raise MhaError(
                 "tokens are Tokens, as mha.words(text) has them; got {type}.", type=named_type(self.tokens)
@@ -179,13 +179,7 @@ class AttentionTrace:
         return self.mixers[index("mixer", mixer, len(self.mixers), of=Phrase("This trace"))]
 
     def frame(
-        self,
-        name: str,
-        *,
-        layer: int = 0,
-        head: int | None = None,
-        rows: Picked = None,
-        keys: Picked = None,
+        self, name: str, *, layer: int = 0, head: int | None = None, rows: Picked = None, keys: Picked = None
     ) -> "pd.DataFrame":
         """One matrix as a pandas DataFrame: token axes have labels, dimensions count from 1.
 

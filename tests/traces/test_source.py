@@ -107,7 +107,7 @@ def test_a_file_and_an_edited_source_have_the_facts_of_the_original():
     ],
 )
 def test_a_name_or_a_mapping_is_a_source_of_arrays(given, expected):
-    assert array_source(given) == expected
+    assert array_source(given, ArraySource) == expected
     trace = mha.from_weights(torch.ones(1, 1, 1), "a", source=given)
     assert trace.source == replace(trace, source=given).source == expected
     assert replace(trace, source=SOURCES[0]).source is SOURCES[0]
@@ -115,7 +115,7 @@ def test_a_name_or_a_mapping_is_a_source_of_arrays(given, expected):
 
 @pytest.mark.parametrize("given", [None, 3, {}, {"a": 1}, {"name": 3}, {"name": "m", "a": []}, SOURCES[0]])
 def test_what_does_not_describe_a_source_is_refused(given, refused):
-    said = str(refused(array_source, given))
+    said = str(refused(array_source, given, ArraySource))
     assert said == (
         "source is a name, or a mapping with a 'name' and simple values: text, None, finite numbers and "
         "whole numbers up to 2^64."
