@@ -61,10 +61,10 @@ def columns(*, linked: bool) -> tuple[str, ...]:
 
 def of_trace(trace: AttentionTrace, links: Links | None = None) -> list[TextMeasures]:
     """The measures of every head of each layer: see `of_layer`."""
-    return [of_layer(layer, trace.tokens, links) for layer in trace.layers]
+    return [of_layer(layer, links) for layer in trace.layers]
 
 
-def of_layer(layer: LayerTrace, tokens: Tokens, links: Links | None = None) -> TextMeasures:
+def of_layer(layer: LayerTrace, links: Links | None = None) -> TextMeasures:
     """The measures of every head of a layer in one text, in the order of `columns`.
 
     - Those of `mha.metrics`: the mean weight on the previous, next, same and first token, the entropy
@@ -84,7 +84,7 @@ def of_layer(layer: LayerTrace, tokens: Tokens, links: Links | None = None) -> T
     shape = layer.n_heads, len(names)
     sums, chances, counts = np.zeros((3, *shape))
     largest, query, key = np.full(shape, -np.inf), np.full(shape, -1), np.full(shape, -1)
-    heads, kinds, patterns = np.arange(layer.n_heads), token_kinds(tokens), Patterns(layer)
+    heads, kinds, patterns = np.arange(layer.n_heads), token_kinds(layer.sides.keys), Patterns(layer)
     for block in blocks(layer):
         for one in looked(block, patterns, kinds, links or ()):
             at = names.index(one.measure)

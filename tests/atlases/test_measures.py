@@ -133,9 +133,9 @@ def test_weights_that_are_no_numbers_are_refused(refused):
     broken = trace.layers[0].tensors["q"].clone()
     broken[1, 2] = torch.nan
     layer = mha.LayerTrace({**trace.layers[0].tensors, "q": broken}, trace.layers[0].rule)
-    assert "not numbers" in str(refused(of_layer, layer, trace.tokens))
+    assert "not numbers" in str(refused(of_layer, layer))
 
 
 def test_two_texts_have_no_positions(cross_trace):
-    for found in (measures.of_layer(layer, layer.sides.keys) for layer in cross_trace.layers):
+    for found in (measures.of_layer(layer) for layer in cross_trace.layers):
         assert np.isnan(column(found, "previous token")).all()

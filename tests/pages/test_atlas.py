@@ -61,7 +61,7 @@ def test_a_head_that_looks_by_position_is_said_to_and_has_the_value_of_your_sent
     text = "The cat sat on the mat."
     app = opened_on(ATLAS, text=text, layer=2, head=4)
     trace = mha.trace(text, source="mini", h=4, d_model=64)
-    values = measures.of_layer(trace.layers[1], trace.tokens).value[3]
+    values = measures.of_layer(trace.layers[1]).value[3]
     row = shipped().head(1, 3).loc["previous token"]
     interval = f"({100 * row['low']:.1f}–{100 * row['high']:.1f}%)"
     assert any(words.endswith(literal(interval)) for words in texts(app))

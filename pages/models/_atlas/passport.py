@@ -96,7 +96,7 @@ def _own_values(subject: Subject) -> dict[str, float]:
 
 
 def _of_trace(trace: AttentionTrace, *, layer: int) -> np.ndarray:
-    return of_texts.of_layer(trace.layers[layer], trace.tokens).value
+    return of_texts.of_layer(trace.layers[layer]).value
 
 
 def _of_own(subject: Subject) -> str:
