@@ -51,11 +51,11 @@ def whole(what: str, at: int) -> int:
     return number
 
 
-def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int]:
-    """The selected positions out of `count`, from 0; None selects all. `picked` may be a single number.
+def indices(what: str, picked: Picked, count: int) -> slice | list[int]:
+    """The selected positions out of a layer's `count`, from 0; None selects all.
 
-    As in numpy, a slice may extend beyond the ends, and an array of `count` booleans selects the positions
-    that are True. Raises `MhaError` for positions out of range.
+    `picked` may be a single number. As in numpy, a slice may extend beyond the ends, and an array of `count`
+    booleans selects the positions that are True. Raises `MhaError` for positions out of range.
     """
     if picked is None:
         return slice(None)
@@ -73,5 +73,5 @@ def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[i
     if not numbers.size:
         return []
     for edge in (numbers.min(), numbers.max()):
-        index(what, edge, count, of=of)
+        index(what, edge, count, of=LAYER)
     return (numbers % count).tolist()

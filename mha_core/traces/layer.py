@@ -282,11 +282,11 @@ class LayerTrace:
 
     def row_indices(self, rows: Picked) -> slice | list[int]:
         """The positions of the selected queries, from 0."""
-        return indices("row", rows, self.n_query, of=LAYER)
+        return indices("row", rows, self.n_query)
 
     def key_indices(self, keys: Picked) -> slice | list[int]:
         """The positions of the selected keys, from 0."""
-        return indices("key", keys, self.n_key, of=LAYER)
+        return indices("key", keys, self.n_key)
 
     # Matrices
 

@@ -55,7 +55,7 @@ Parts = tuple[  # of `AttentionTrace`
 ]
 
 
-def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
+def write(path: str | PathLike, parts: Parts, *, matrices: bool) -> None:
     """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`.
 
     Raises `MhaError` for a trace that `read` could not read.
@@ -244,18 +244,11 @@ def check_folder(path: str | PathLike) -> None:
         raise MhaError("There is no folder {folder} to save {name} in.", folder=path.parent, name=path.name)
 
 
-def read(
-    path: str | PathLike,
-    *,
-    limit: int = MAX_TOKENS,
-    max_bytes: int | None = None,
-    max_flops: int | None = None,
-) -> Parts:
-    """The parts of a trace that `write` wrote, with at most `limit` tokens and within the given limits.
+def read(path: str | PathLike, limit: int, max_bytes: int | None, max_flops: int | None) -> Parts:
+    """The parts of a trace that `write` wrote, within the limits of `mha.load`.
 
     Raises `MhaError` as `open_file` does, for another format version, and for a limit that is not a number.
-    The header is checked against `MAX_LAYERS`, `MAX_HEADS`, `limit`, and the shapes and dtypes of the tensors
-    before these are read. Their numbers are checked before anything is computed from them.
+    The header is checked before any tensor is read, their numbers before anything is computed from them.
     """
     at_least_1("limit", limit, Phrase("tokens"))
     if max_bytes is not None:  # NaN would not limit anything

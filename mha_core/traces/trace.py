@@ -431,7 +431,7 @@ def load(
     layer; the header is checked before any numbers are read. For an untrusted file, `max_bytes` and
     `max_flops` limit the memory and the operations of its layers; None means no limit.
     """
-    parts = storage.read(path, limit=limit, max_bytes=max_bytes, max_flops=max_flops)
+    parts = storage.read(path, limit, max_bytes, max_flops)
     try:
         return AttentionTrace(*parts)
     except MhaError as error:

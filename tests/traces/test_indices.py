@@ -1,5 +1,7 @@
 """Positions work as in numpy, and one that does not exist is refused by name."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +30,7 @@ def test_a_position_is_that_of_numpy_or_refused(count, at, refused):
     ids=str,
 )
 def test_several_positions_are_those_of_numpy(picked):
-    ours, numbers = indices("row", picked, 7, of="This layer"), np.arange(7)
+    ours, numbers = indices("row", picked, 7), np.arange(7)
     if not isinstance(picked, slice):
         picked = np.atleast_1d(picked) if np.size(picked) else np.array([], int)
     np.testing.assert_array_equal(numbers[ours], numbers[picked])
@@ -36,15 +38,16 @@ def test_several_positions_are_those_of_numpy(picked):
         assert (ours.step or 1) > 0  # tensors know no others
 
 
+one = partial(index, of="This layer")
 WHOLE = "rows are a slice, a whole number or a list of them"
 
 
 @pytest.mark.parametrize(
     ("pick", "picked", "count", "message"),
     [
-        *((index, at, 7, f"row is a whole number; got {at!r}.") for at in ([0, 1], "a", 1.0, None, True)),
-        (index, np.array([1, 2]), 7, "row is a whole number; got array([1, 2])."),
-        (index, -1, 0, "This layer has no rows; row -1 was asked for."),
+        *((one, at, 7, f"row is a whole number; got {at!r}.") for at in ([0, 1], "a", 1.0, None, True)),
+        (one, np.array([1, 2]), 7, "row is a whole number; got array([1, 2])."),
+        (one, -1, 0, "This layer has no rows; row -1 was asked for."),
         (indices, 7, 7, "This layer has rows 0 to 6; row 7 was asked for."),
         (indices, [0, -8], 7, "This layer has rows 0 to 6; row -8 was asked for."),
         (indices, np.array([1, 9]), 7, "This layer has rows 0 to 6; row 9 was asked for."),
@@ -52,4 +55,4 @@ WHOLE = "rows are a slice, a whole number or a list of them"
     ],
 )
 def test_invalid_positions_are_refused_by_name(pick, picked, count, message, refused):
-    assert str(refused(pick, "row", picked, count, of="This layer")) == message
+    assert str(refused(pick, "row", picked, count)) == message
