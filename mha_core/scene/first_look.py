@@ -88,7 +88,7 @@ def focus_on_answer(focus: Focus, trace: AttentionTrace, token: int) -> Focus:
     if not trace.questions or not isinstance(origin, TrainedSource):
         return focus
     last, pieces = trace.layers[-1], [normalized(piece) for piece in trace.answered.pieces]
-    of_pronoun = pieces[token] in lexicon(origin.language).pronouns
+    of_pronoun = is_pronoun(trace, token)
 
     def rank(question: str) -> tuple[bool, bool, float]:
         probability = min(round(answered[question][1], 1), SURE)

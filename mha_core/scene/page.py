@@ -9,36 +9,29 @@ from mha_core.errors import MhaError, Phrase, listed, named_type, one_of
 from mha_core.focus.fields import MAX_CHARACTERS
 
 HOME = "heads"  # the page of an address without a path
-COST = (
-    "tokens",
-    "d_model",
-    "h",
-    "d_k",
-    "d_v",
-    "kv_rank",
-    "n_kv_heads",
-    "q_rank",
-    "rotary_width",
-    "batch",
-    "dtype",
-)
-ORDER = ("length", "width", "h", "head")
-ATLAS = ("x", "y", "heads", "measure", "decile", "text")
-TRAINING = ("h", "d_model", "architecture", "language", "seed")
 # The pages by their names in an address, with the names of their own fields.
 PAGES: Mapping[str, tuple[str, ...]] = {
     HOME: (),
     "token": ("component", "ledger", "ledger_word", "ledger_other", "ledger_part"),
     "compare": (),
-    "steps": ("steps_view", "operation", "row", "code", *(f"positions_{size}" for size in ORDER)),
+    "steps": (
+        *("steps_view", "operation", "row", "code"),
+        *("positions_length", "positions_width", "positions_h", "positions_head"),
+    ),
     "what-if": (),
     "embeddings": ("axes", "word", "classes"),
-    "cost": tuple(f"cost_{name}" for name in COST),
-    "train": ("train_view", *(f"train_{name}" for name in TRAINING), "width"),
+    "cost": (
+        *("cost_tokens", "cost_d_model", "cost_h", "cost_d_k", "cost_d_v", "cost_kv_rank", "cost_n_kv_heads"),
+        *("cost_q_rank", "cost_rotary_width", "cost_batch", "cost_dtype"),
+    ),
+    "train": (
+        *("train_view", "train_h", "train_d_model", "train_architecture", "train_language", "train_seed"),
+        "width",
+    ),
     "lessons": ("lesson", "screen", "answers", "like", "projector", "worksheet", "lesson_file"),
     "cases": (),
     "model": ("place", "mixer_head"),
-    "atlas": ("atlas", *(f"atlas_{name}" for name in ATLAS)),
+    "atlas": ("atlas", "atlas_x", "atlas_y", "atlas_heads", "atlas_measure", "atlas_decile", "atlas_text"),
 }
 OF_APP = ("lang", "embed", "embed_options", "case", "room", "desk", "scene")  # further fields, of no scene
 SEVERAL = ("classes",)  # fields with several values; an address repeats their name for each
