@@ -26,7 +26,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
 /** @param {LessonWithCard} lesson @param {CardsPage} page @param {(opened: OpenedLesson) => void} act */
 function cardOf(lesson, { texts, teach, sheet }, act) {
   const { code, answered, number } = progressOf(lesson);
-  const card = make("article", "card");
   const done = answered >= lesson.count;
   const begun = answered > 0 || number > 1;
   const start = make("a", "start", done ? texts.again : begun ? texts.go_on : texts.start);
@@ -34,22 +33,17 @@ function cardOf(lesson, { texts, teach, sheet }, act) {
   const at = begun && !done ? Math.min(number, lesson.count) : 1;
   if (begun) to.searchParams.set("screen", String(at));
   if (code) to.searchParams.set("answers", code);
-  Object.assign(start, { href: to.href, target: "_self" });
-  start.setAttribute("aria-label", `${start.textContent}: ${lesson.title}`);
+  Object.assign(start, { href: to.href, target: "_self", ariaLabel: `${start.textContent}: ${lesson.title}` });
   actInstead(start, () => act({ name: lesson.name, number: at, code }));
-  const parts = [make("h2", "", lesson.title), make("p", "size", lesson.size), formatted("p", "goal", lesson.goal)];
-  const foot = make("div", "foot");
-  foot.append(start);
-  if (begun) {
-    const progress = make(
-      "span",
-      "progress",
-      done ? texts.done : fill(texts.progress, { answered, count: lesson.count }),
-    );
-    foot.append(progress);
-  }
-  card.append(...parts, foot);
-  card.append(makeButton(sheet, "quiet", () => act({ name: lesson.name, sheet: true })));
-  if (teach) card.append(makeButton(teach, "quiet", () => act({ name: lesson.name, teach: true })));
-  return card;
+  const progress = done ? texts.done : fill(texts.progress, { answered, count: lesson.count });
+  return make(
+    "article",
+    "card",
+    make("h2", "", lesson.title),
+    make("p", "size", lesson.size),
+    formatted("p", "goal", lesson.goal),
+    make("div", "foot", start, begun && make("span", "progress", progress)),
+    makeButton(sheet, "quiet", () => act({ name: lesson.name, sheet: true })),
+    teach && makeButton(teach, "quiet", () => act({ name: lesson.name, teach: true })),
+  );
 }

@@ -14,18 +14,13 @@ export function cell({ question, texts, answer, change }) {
   /** @type {HTMLElement[][]} */
   const cells = queries.map(() => []);
   const box = makeMatrix(queries, words, texts, (row, column) => {
-    const place = make("td");
-    place.setAttribute("role", "gridcell");
-    place.dataset.row = String(row);
-    place.dataset.column = String(column);
-    place.setAttribute("aria-label", nameOf(row, column));
+    const place = Object.assign(make("td"), { role: "gridcell", ariaLabel: nameOf(row, column) });
+    Object.assign(place.dataset, { row, column });
     cells[row][column] = place;
     return place;
   });
-  const table = elementIn(box, "table");
-  table.setAttribute("role", "grid");
-  table.setAttribute("aria-label", texts.cell);
-  for (const row of table.querySelectorAll("tr")) row.setAttribute("role", "row");
+  const table = Object.assign(elementIn(box, "table"), { role: "grid", ariaLabel: texts.cell });
+  for (const row of table.querySelectorAll("tr")) row.role = "row";
 
   /** @param {number} row @param {number} column */
   function nameOf(row, column) {
@@ -34,12 +29,9 @@ export function cell({ question, texts, answer, change }) {
   /** @param {number} row @param {number} column @param {boolean} chosen */
   function stand(row, column, chosen) {
     const before = cells[at.row][at.column];
-    before.tabIndex = -1;
-    before.removeAttribute("aria-selected");
+    Object.assign(before, { tabIndex: -1, ariaSelected: null });
     at = { row, column };
-    const now = cells[row][column];
-    now.tabIndex = 0;
-    if (chosen) now.setAttribute("aria-selected", "true");
+    const now = Object.assign(cells[row][column], { tabIndex: 0, ariaSelected: chosen ? "true" : null });
     for (const [nth, line] of cells.entries())
       for (const [key, one] of line.entries())
         one.classList.toggle("crossed", chosen && (nth === row || key === column) && one !== now);

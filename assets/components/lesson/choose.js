@@ -13,9 +13,8 @@ export function choose({ root, question, texts, answer, change }) {
   const row = make("div", "pictures");
   const colours = themeColours(root);
   const buttons = question.pictures.map((one, at) => {
-    const button = makeButton("", "picture", null);
     const name = fill(texts.picture, { number: at + 1 });
-    button.setAttribute("aria-label", name);
+    const button = Object.assign(makeButton("", "picture", null), { ariaLabel: name });
     button.append(make("span", "name", name), weightsOf(one, texts, colours));
     return button;
   });
@@ -34,13 +33,12 @@ export function choose({ root, question, texts, answer, change }) {
  * @param {import("../pictures/colours.js").Colour[]} colours
  */
 export function weightsOf({ rows, columns, values }, texts, colours) {
-  const drawn = makeMatrix(rows, columns, texts, (line, column) => {
+  const table = makeMatrix(rows, columns, texts, (line, column) => {
     const cell = make("td");
     const value = values[line * columns.length + column];
     if (value === null) cell.classList.add("masked");
     else cell.style.backgroundColor = `rgb(${shade(colours, value)})`;
     return cell;
   });
-  drawn.setAttribute("aria-hidden", "true");
-  return drawn;
+  return Object.assign(table, { ariaHidden: "true" });
 }

@@ -17,29 +17,23 @@ export function drawRow({ root, question, texts, answer, change }) {
   let row = readRow(answer, words.length) ?? evenly(words.length);
   /** @type {Set<number>} */
   const held = new Set(); // words whose bars were moved
-  const box = make("div", "bars");
-  box.setAttribute("role", "group");
-  box.setAttribute("aria-label", fill(texts.bars, { query: quoted(queries[query]) }));
   const rtl = isRtl(words);
-  box.dir = rtl ? "rtl" : "ltr";
   const bars = words.map((word, at) => barOf(word, at));
-  box.append(...bars.map(({ whole }) => whole));
+  const box = make("div", "bars", ...bars.map(({ whole }) => whole));
+  const title = fill(texts.bars, { query: quoted(queries[query]) });
+  Object.assign(box, { role: "group", ariaLabel: title, dir: rtl ? "rtl" : "ltr" });
 
   /** @param {string} word @param {number} at */
   function barOf(word, at) {
-    const whole = make("div", at === query && words[query] === queries[query] ? "bar looking" : "bar");
-    const track = make("div", "track");
+    const looks = at === query && words[query] === queries[query];
     const level = make("div", "level");
     const share = make("output");
-    track.append(level);
-    Object.assign(track, { tabIndex: at === 0 ? 0 : -1 });
-    track.setAttribute("role", "slider");
-    track.setAttribute("aria-label", word);
-    for (const [name, value] of Object.entries({ min: 0, max: 100 }))
-      track.setAttribute(`aria-value${name}`, String(value));
+    const track = make("div", "track", level);
+    const limits = { ariaValueMin: "0", ariaValueMax: "100" };
+    Object.assign(track, { tabIndex: at === 0 ? 0 : -1, role: "slider", ariaLabel: word, ...limits });
     const name = make("bdi", "", word);
-    whole.append(share, track, name);
-    if (whole.classList.contains("looking")) whole.append(make("span", "note", texts.looking));
+    const note = looks && make("span", "note", texts.looking);
+    const whole = make("div", looks ? "bar looking" : "bar", share, track, name, note);
     track.addEventListener("pointerdown", (event) => grab(event, at));
     track.addEventListener("keydown", (event) => press(event, at));
     track.addEventListener("focus", () => stand(at));
@@ -111,8 +105,7 @@ export function drawRow({ root, question, texts, answer, change }) {
       level.style.setProperty("--share", `${row[at]}%`);
       share.textContent = `${row[at]}%`;
       whole.classList.toggle("none", row[at] === 0);
-      track.setAttribute("aria-valuenow", String(row[at]));
-      track.setAttribute("aria-valuetext", `${words[at]} ${row[at]} %`);
+      Object.assign(track, { ariaValueNow: String(row[at]), ariaValueText: `${words[at]} ${row[at]} %` });
     });
   }
   show();

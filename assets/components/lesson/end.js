@@ -41,29 +41,27 @@ export default function ({ data, parentElement, setTriggerValue }) {
   for (const [title, ...texts] of [data.can, data.paper])
     if (texts.length) parts.push(make("h2", "", title), ...texts.map((text) => formatted("p", "notice", text)));
   if (data.receipt) parts.splice(1, 0, receiptOf(data.receipt));
-  const list = make("ol", "scenes");
-  for (const [at, { ask, answered, links, own, right }] of data.screens.entries()) {
-    const item = make("li", answered ? "answered" : "");
-    item.append(formatted("span", "", ask), " ");
-    if (own) item.append(make("strong", "", `${own}${right === true ? " ✓" : right === false ? " ↻" : ""}`), " ");
+  const scenes = data.screens.map(({ ask, answered, links, own, right }, at) => {
+    const mark = right === true ? " ✓" : right === false ? " ↻" : "";
+    const said = own ? [make("strong", "", `${own}${mark}`), " "] : [];
     /** @type {HTMLElement[]} */
     const ways = links.map(({ text, href }) => makeLink(text, href));
     if (!answered) ways.unshift(makeButton(data.answer_it, "quiet", () => act({ do: "go", number: at + 1 })));
-    item.append(...ways.flatMap((way, nth) => [nth ? " · " : "", way]));
-    list.append(item);
-  }
-  parts.push(make("h2", "", data.around), list);
-  const foot = make("div", "foot");
+    const listed = ways.flatMap((way, nth) => [nth ? " · " : "", way]);
+    return make("li", answered ? "answered" : "", formatted("span", "", ask), " ", ...said, ...listed);
+  });
   const { then: next } = data;
-  if (next) {
-    const then = Object.assign(makeLink(next.text, next.href), { className: "lock" });
-    actInstead(then, () => act({ do: "lesson", name: next.name }));
-    foot.append(then);
-  }
-  foot.append(makeButton(data.cards, "hint", () => act({ do: "cards" })));
-  if (data.sheet) foot.append(makeButton(data.sheet, "hint", () => act({ do: "sheet" })));
-  foot.append(makeButton(data.back, "hint", () => act({ do: "go", number: data.number - 1 })));
-  parts.push(foot);
+  const then = next && Object.assign(makeLink(next.text, next.href), { className: "lock" });
+  if (then) actInstead(then, () => act({ do: "lesson", name: next.name }));
+  const foot = make(
+    "div",
+    "foot",
+    then,
+    makeButton(data.cards, "hint", () => act({ do: "cards" })),
+    data.sheet && makeButton(data.sheet, "hint", () => act({ do: "sheet" })),
+    makeButton(data.back, "hint", () => act({ do: "go", number: data.number - 1 })),
+  );
+  parts.push(make("h2", "", data.around), make("ol", "scenes", ...scenes), foot);
   const isNew = !root.firstElementChild;
   root.replaceChildren(...parts);
   if (isNew && losesKeyboard(root)) heading.focus({ preventScroll: true });

@@ -21,20 +21,18 @@ export function estimate({ question, texts, answer, change }) {
   const written = (number) => number.toFixed(digits);
   /** @param {number} number */
   const said = (number) => written(number).replace("-", "−");
-  const box = make("div", "line");
   const number = make("output", "", answer === null ? "?" : said(Number(answer)));
   const handle = make("input");
   /** @param {number} number */
   const plain = (number) => String(Number(number.toFixed(digits))).replace("-", "−");
   const ends = { low: plain(low), high: plain(high) };
   const start = Number(answer ?? (low + high) / 2);
-  Object.assign(handle, { type: "range", min: low, max: high, step, value: start });
-  handle.setAttribute("aria-label", fill(texts.line, ends));
+  Object.assign(handle, { type: "range", min: low, max: high, step, value: start, ariaLabel: fill(texts.line, ends) });
   handle.dataset.locks = "";
   const show = () => {
     const now = Number(handle.value);
     number.textContent = said(now);
-    handle.setAttribute("aria-valuetext", said(now));
+    handle.ariaValueText = said(now);
     change(written(now), "");
   };
   handle.addEventListener("input", show);
@@ -42,33 +40,18 @@ export function estimate({ question, texts, answer, change }) {
   handle.addEventListener("keydown", (event) => {
     if (event.key.startsWith("Arrow")) event.stopPropagation(); // Streamlit has keys of its own
   });
-  const scale = make("div", "ends");
-  scale.append(make("span", "", ends.low), make("span", "", plain((low + high) / 2)), make("span", "", ends.high));
-  if (question.given) box.append(tableOf(question.given));
-  box.append(number, handle, scale);
-  return box;
+  const marks = [ends.low, plain((low + high) / 2), ends.high].map((text) => make("span", "", text));
+  return make("div", "line", question.given && tableOf(question.given), number, handle, make("div", "ends", ...marks));
 }
 
 /** @param {Given} given */
 export function tableOf({ columns, rows }) {
-  const table = make("table", "given");
-  const head = make("tr");
-  head.append(make("td"), ...columns.map((name) => headOf("col", name)));
-  table.append(head);
-  for (const { name, values } of rows) {
-    const row = make("tr");
-    row.append(headOf("row", name), ...values.map((value) => make("td", "", value)));
-    table.append(row);
-  }
-  const scrolls = make("div", "scrolls");
-  scrolls.append(table);
-  return scrolls;
+  const head = make("tr", "", make("td"), ...columns.map((name) => headOf("col", name)));
+  const lines = rows.map(({ name, values }) =>
+    make("tr", "", headOf("row", name), ...values.map((value) => make("td", "", value))),
+  );
+  return make("div", "scrolls", make("table", "given", head, ...lines));
 }
 
 /** @param {string} scope @param {string} name */
-function headOf(scope, name) {
-  const head = make("th");
-  head.scope = scope;
-  head.append(make("bdi", "", name));
-  return head;
-}
+const headOf = (scope, name) => Object.assign(make("th", "", make("bdi", "", name)), { scope });

@@ -1,6 +1,6 @@
 // Build the one change that flips the model's answer: block a word from another, or switch off a head.
 // Answer: ``cut,from=9,to=3`` or ``off,layer=2,head=1``.
-import { make, makeButton, treeOf } from "../page/elements.js";
+import { make, makeToggle, treeOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { quoted, wordRow } from "./words.js";
@@ -57,28 +57,22 @@ export function flip({ root, question, texts, answer, change }) {
 
   function headsOf() {
     const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
-    const grid = make("div", "switches");
-    heads_of_layers.forEach((count, at) => {
-      const row = make("div", "switch");
-      const numbers = make("div", "numbers");
-      for (let one = 1; one <= count; one++) {
-        const isOff = head?.[0] === at + 1 && head?.[1] === one;
-        const button = makeButton(fill(texts.head, { head: one }), "number", () =>
-          build({ from, to: -1, head: isOff ? null : [at + 1, one] }),
+    const rows = heads_of_layers.map((count, at) => {
+      const layer = fill(texts.layer, { layer: at + 1 });
+      const numbers = Array.from({ length: count }, (_, nth) => {
+        const isOff = head?.[0] === at + 1 && head?.[1] === nth + 1;
+        const name = fill(texts.head, { head: nth + 1 });
+        const button = makeToggle(name, "number", isOff, () =>
+          build({ from, to: -1, head: isOff ? null : [at + 1, nth + 1] }),
         );
-        button.style.setProperty("--head", lookOf(palette, one - 1).colour);
-        button.setAttribute("aria-pressed", String(isOff));
-        button.setAttribute(
-          "aria-label",
-          `${fill(texts.layer, { layer: at + 1 })}, ${fill(texts.head, { head: one })}`,
-        );
-        button.dataset.place = `${at + 1},${one}`;
-        numbers.append(button);
-      }
-      row.append(make("span", "name", fill(texts.layer, { layer: at + 1 })), numbers);
-      grid.append(row);
+        button.style.setProperty("--head", lookOf(palette, nth).colour);
+        button.ariaLabel = `${layer}, ${name}`;
+        button.dataset.place = `${at + 1},${nth + 1}`;
+        return button;
+      });
+      return make("div", "switch", make("span", "name", layer), make("div", "numbers", ...numbers));
     });
-    return grid;
+    return make("div", "switches", ...rows);
   }
 
   /** @param {BuiltChange} built */

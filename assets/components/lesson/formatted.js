@@ -11,12 +11,11 @@ const MARKED = /\*\*(.+?)\*\*|\*(.+?)\*/gu;
  * @param {string} text
  */
 export function formatted(tag, className, text) {
-  const element = make(tag, className);
+  const parts = [];
   let from = 0;
   for (const { index, 0: whole, 1: strong, 2: slanted } of text.matchAll(MARKED)) {
-    element.append(text.slice(from, index), make(strong ? "strong" : "i", "", strong ?? slanted));
+    parts.push(text.slice(from, index), make(strong ? "strong" : "i", "", strong ?? slanted));
     from = index + whole.length;
   }
-  element.append(text.slice(from));
-  return element;
+  return make(tag, className, ...parts, text.slice(from));
 }

@@ -8,20 +8,12 @@ import { make } from "../page/elements.js";
  * @param {(row: number, column: number) => HTMLElement} cell a table cell
  */
 export function makeMatrix(rows, columns, { matrix_rows: from, matrix_columns: to }, cell) {
-  const table = make("table", "matrix");
-  const head = make("tr");
-  const corner = make("th", "corner");
-  corner.append(make("span", "from", `${from} ↓`), make("span", "to", `${to} →`));
-  head.append(corner, ...columns.map((word) => axisName(word, "column")));
-  const body = rows.map((word, row) => {
-    const line = make("tr");
-    line.append(axisName(word, "row"), ...columns.map((_, column) => cell(row, column)));
-    return line;
-  });
-  table.append(head, ...body);
-  const box = make("div", "scrolls");
-  box.append(table);
-  return box;
+  const corner = make("th", "corner", make("span", "from", `${from} ↓`), make("span", "to", `${to} →`));
+  const head = make("tr", "", corner, ...columns.map((word) => axisName(word, "column")));
+  const body = rows.map((word, row) =>
+    make("tr", "", axisName(word, "row"), ...columns.map((_, column) => cell(row, column))),
+  );
+  return make("div", "scrolls", make("table", "matrix", head, ...body));
 }
 
 // Characters of scripts that can be written downwards, which stand upright above a column.
@@ -32,8 +24,6 @@ const FLAT = /^.(\u2009.)?$/u;
 
 /** @param {string} word @param {"row" | "column"} scope */
 function axisName(word, scope) {
-  const name = make("th", scope);
-  name.setAttribute("scope", scope === "row" ? "row" : "col");
-  name.append(make("bdi", UPRIGHT.test(word) ? (FLAT.test(word) ? "upright flat" : "upright") : "", word));
-  return name;
+  const name = make("bdi", UPRIGHT.test(word) ? (FLAT.test(word) ? "upright flat" : "upright") : "", word);
+  return Object.assign(make("th", scope, name), { scope: scope === "row" ? "row" : "col" });
 }

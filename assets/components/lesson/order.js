@@ -7,12 +7,11 @@ import { lookOf } from "../pictures/colours.js";
 
 /** @param {import("./screen.js").Asked<OrderQuestion>} asked */
 export function order({ root, question, texts, answer, change }) {
-  const list = make("ol", "heads");
-  list.setAttribute("aria-label", texts.heads);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const before = (answer ?? "").split(",").map(Number);
   const isOrder = question.heads.every((head) => before.includes(head));
-  for (const head of isOrder ? before : question.heads) list.append(itemOf(head));
+  const list = make("ol", "heads", ...(isOrder ? before : question.heads).map(itemOf));
+  list.ariaLabel = texts.heads;
   const heads = () => [...list.children].map((item) => Number(/** @type {HTMLElement} */ (item).dataset.head));
   number();
   // The order in which they stand is an answer, too.
@@ -20,18 +19,15 @@ export function order({ root, question, texts, answer, change }) {
 
   /** @param {number} head */
   function itemOf(head) {
-    const item = make("li", "head");
-    item.dataset.head = String(head);
-    item.tabIndex = 0;
-    item.dataset.locks = "";
-    const { colour } = lookOf(palette, head - 1);
-    item.style.setProperty("--head", colour);
-    const name = make("span", "name", fill(texts.head, { head }));
     const up = makeButton("↑", "step", () => move(item, -1));
     const down = makeButton("↓", "step", () => move(item, 1));
-    up.setAttribute("aria-label", fill(texts.up, { head }));
-    down.setAttribute("aria-label", fill(texts.down, { head }));
-    item.append(make("span", "number"), name, up, down);
+    up.ariaLabel = fill(texts.up, { head });
+    down.ariaLabel = fill(texts.down, { head });
+    const name = make("span", "name", fill(texts.head, { head }));
+    const item = make("li", "head", make("span", "number"), name, up, down);
+    Object.assign(item.dataset, { head, locks: "" });
+    item.tabIndex = 0;
+    item.style.setProperty("--head", lookOf(palette, head - 1).colour);
     item.addEventListener("keydown", (event) => {
       /** @type {Record<string, number>} */
       const steps = { ArrowUp: -1, ArrowDown: 1 };

@@ -6,12 +6,8 @@ import { make, makeSvg } from "../page/elements.js";
 // Dark on light in both themes, with a light frame: phones read no other.
 /** @param {QrCode} qr @param {string} title */
 export function qrPicture({ size, path }, title) {
-  const box = make("div", "qr");
-  const picture = makeSvg("svg", { viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": title });
-  picture.append(
-    makeSvg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }),
-    makeSvg("path", { d: path, fill: "#000", "shape-rendering": "crispEdges" }),
-  );
-  box.append(picture);
-  return box;
+  const look = { viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": title };
+  const ground = makeSvg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" });
+  const modules = makeSvg("path", { d: path, fill: "#000", "shape-rendering": "crispEdges" });
+  return make("div", "qr", makeSvg("svg", look, ground, modules));
 }

@@ -19,16 +19,19 @@ const CODE_FONT = "ui-monospace, monospace";
 
 /** @param {Receipt} receipt */
 export function receiptOf(receipt) {
-  const box = make("section", "receipt");
   const address = picture(receipt);
   const image = Object.assign(make("img"), { src: address, alt: [...receipt.titles, ...receipt.lines].join(". ") });
   const save = make("a", "hint", receipt.save);
   Object.assign(save, { href: address, download: `${receipt.code}.png` });
-  const foot = make("div", "foot");
-  foot.append(save);
-  const parts = [make("h2", "", receipt.heading), image, make("code", "", receipt.code)];
-  box.append(...parts, make("p", "note", receipt.what), foot);
-  return box;
+  return make(
+    "section",
+    "receipt",
+    make("h2", "", receipt.heading),
+    image,
+    make("code", "", receipt.code),
+    make("p", "note", receipt.what),
+    make("div", "foot", save),
+  );
 }
 
 /** @param {Receipt} receipt */

@@ -30,26 +30,20 @@ export default function ({ data, parentElement, setTriggerValue }) {
   /** @param {import("./screen.js").LessonAct} what */
   const act = (what) => setTriggerValue("acted", what);
   root.classList.toggle("projector", data.projector);
-  const told = make("div", "told");
-  told.append(...data.sentences.map((pieces) => emphasized("p", pieces)));
+  const told = make("div", "told", ...data.sentences.map((pieces) => emphasized("p", pieces)));
   /** @type {HTMLElement[]} */
   const parts = [...data.sides.map((side) => sideOf(root, side)), told];
   if (data.mark) {
-    const mark = make("p", right ? "mark right" : "mark");
-    mark.append(make("span", "sign", right ? "✓" : "↻"), data.mark);
-    parts.push(mark);
+    const sign = make("span", "sign", right ? "✓" : "↻");
+    parts.push(make("p", right ? "mark right" : "mark", sign, data.mark));
   }
   if (data.notice) parts.push(formatted("p", "notice", data.notice));
-  const ways = make("div", "foot");
   const next = makeButton(texts.next, "lock", () => act({ do: "go", number: data.next }));
   const all = /** @type {const} */ (["again", "like", "back"]);
   const names = all.filter((name) => (name === "back" ? data.like : texts[name]));
   const buttons = names.map((name) => makeButton(texts[name], "hint", () => act({ do: name })));
-  if (texts.next) ways.append(next);
-  ways.append(...buttons);
-  const look = make("p", "look", `${texts.look} `);
-  look.append(...data.look.flatMap(({ text, href }, at) => [at ? " · " : "", makeLink(text, href)]));
-  parts.push(ways, look);
+  const links = data.look.flatMap(({ text, href }, at) => [at ? " · " : "", makeLink(text, href)]);
+  parts.push(make("div", "foot", texts.next && next, ...buttons), make("p", "look", `${texts.look} `, ...links));
   root.replaceChildren(...parts);
   say(root, [...data.sentences.map((pieces) => pieces.join("")), data.mark].join(" "));
   fitHeight(root);
@@ -59,27 +53,21 @@ export default function ({ data, parentElement, setTriggerValue }) {
 /** @param {HTMLElement} root @param {RowOfWeights} side */
 export function sideOf(root, { heading, words, weights, query }) {
   const colours = themeColours(root);
-  const row = make("div", "weights");
-  row.dir = isRtl(words) ? "rtl" : "ltr";
-  words.forEach((word, at) => {
-    const one = make("span", at === query ? "weight looking" : "weight");
+  const each = words.map((word, at) => {
     const name = make("bdi", "", word);
     const colour = shade(colours, weights[at]);
     Object.assign(name.style, { backgroundColor: `rgb(${colour})`, color: inkOn(colour) });
-    one.append(name, make("span", "", weights[at] < 0.005 ? "·" : short(weights[at])));
-    row.append(one);
+    const number = make("span", "", weights[at] < 0.005 ? "·" : short(weights[at]));
+    return make("span", at === query ? "weight looking" : "weight", name, number);
   });
-  const side = make("section", "side");
-  if (heading) side.append(make("p", "name", heading));
-  side.append(row);
-  return side;
+  const row = Object.assign(make("div", "weights", ...each), { dir: isRtl(words) ? "rtl" : "ltr" });
+  return make("section", "side", heading && make("p", "name", heading), row);
 }
 
 // A screen reader hears what came out once it is there; a page that is opened on it is read anyway.
 /** @param {RevealRoot} root @param {string} text */
 function say(root, text) {
-  const live = make("div", "live");
-  live.setAttribute("role", "status");
+  const live = Object.assign(make("div", "live"), { role: "status" });
   root.append(live);
   if (root.told !== text) setTimeout(() => live.append(text), 100);
   root.told = text;

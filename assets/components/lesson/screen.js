@@ -163,14 +163,15 @@ function ask(root, data, act) {
   root.classList.toggle("locked", locked);
   const heading = formatted("h1", "ask", data.ask);
   heading.tabIndex = -1;
-  const problem = make("p", "problem");
-  problem.setAttribute("role", "alert");
-  const live = make("div", "live");
-  live.setAttribute("role", "status");
+  const problem = Object.assign(make("p", "problem"), { role: "alert" });
+  const live = Object.assign(make("div", "live"), { role: "status" });
   const foot = make("div", "foot");
   /** @type {HTMLElement[]} */
   const parts = [topOf(data, act), heading];
-  if (like) parts.splice(1, 0, likeLine(data, act));
+  if (like) {
+    const back = makeButton(texts.to_own, "quiet", () => act({ do: "back" }));
+    parts.splice(1, 0, make("p", "like", make("span", "", texts.like_case), " ", back));
+  }
   if (data.refusal) parts.push(make("p", "refusal", data.refusal));
   root.settle = undefined;
   if (question && (!locked || isKept)) {
@@ -197,8 +198,8 @@ function ask(root, data, act) {
       if (said) live.textContent = said;
     };
     if (asksBesideSentence(question)) parts.push(sceneSentence(question));
-    const box = make("div", `act ${question.kind}`);
-    box.append(QUESTIONS[question.kind]({ root, question, texts, answer, change, lock: () => lock.click() }));
+    const asked = { root, question, texts, answer, change, lock: () => lock.click() };
+    const box = make("div", `act ${question.kind}`, QUESTIONS[question.kind](asked));
     root.settle();
     if (isKept || waiting !== null) holdStill(box);
     if (!isKept)
@@ -225,7 +226,7 @@ function sayOfClass(root, text) {
 /** @param {HTMLElement} box */
 function holdStill(box) {
   box.classList.add("still");
-  box.setAttribute("aria-disabled", "true");
+  box.ariaDisabled = "true";
   /** @param {Event} event */
   const stop = (event) => {
     if (event instanceof KeyboardEvent && event.key === "Tab") return;
@@ -237,10 +238,8 @@ function holdStill(box) {
 /** @param {ScreenPage} data @param {ActOnLesson} act */
 function topOf(data, act) {
   const { texts, number } = data;
-  const top = make("div", "top");
   const cards = Object.assign(makeLink(texts.cards, data.cards), { className: "all" });
   actInstead(cards, () => act({ do: "cards" }));
-  const ways = make("nav", "ways");
   /** @param {string} text @param {number} by */
   const step = (text, by) => {
     const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "go", number: number + by }));
@@ -248,27 +247,12 @@ function topOf(data, act) {
   };
   const back = step(texts.previous, -1);
   back.disabled = number === 1;
-  ways.append(back, make("span", "place", data.place), step(texts.next, 1));
+  const ways = make("nav", "ways", back, make("span", "place", data.place), step(texts.next, 1));
   const projector = makeButton(data.projector ? texts.projector_off : texts.projector, "quiet", () =>
     act({ do: "projector" }),
   );
-  top.append(make("span", "title", data.title), ways);
-  if (!data.room) {
-    top.prepend(cards);
-    top.append(projector);
-  }
-  return top;
-}
-
-/** @param {ScreenPage} page @param {ActOnLesson} act */
-function likeLine({ texts }, act) {
-  const line = make("p", "like");
-  line.append(
-    make("span", "", texts.like_case),
-    " ",
-    makeButton(texts.to_own, "quiet", () => act({ do: "back" })),
-  );
-  return line;
+  const title = make("span", "title", data.title);
+  return data.room ? make("div", "top", title, ways) : make("div", "top", cards, title, ways, projector);
 }
 
 /** @param {ScreenRoot} root @param {ScreenPage} page */

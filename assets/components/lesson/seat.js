@@ -184,23 +184,18 @@ function drawDoor(root, data) {
     /** @type {HTMLElement[]} */
     const parts = [];
     if (!isComing) {
-      const form = make("form", "door");
-      const label = make("label", "", texts.name);
       const field = Object.assign(make("input"), { maxLength: 40, autocomplete: "off", name: "name" });
-      label.append(field);
-      const join = makeButton(texts.join, "lock", null);
-      join.type = "submit";
+      const label = make("label", "", texts.name, field);
+      const join = Object.assign(makeButton(texts.join, "lock", null), { type: "submit" });
+      const form = make("form", "door", label, make("p", "note", texts.name_why), join);
       form.onsubmit = (event) => {
         event.preventDefault();
         sendAct({ do: "join", name: field.value, asked: askedPlace });
       };
       field.onkeydown = (event) => event.stopPropagation(); // Streamlit has keys of its own
-      form.append(label, make("p", "note", texts.name_why), join);
       parts.push(make("h1", "ask", heading), formatted("p", "goal", goal), form, make("p", "note", what));
     }
-    const trouble = make("p", "problem");
-    trouble.setAttribute("role", "alert");
-    root.replaceChildren(...parts, trouble);
+    root.replaceChildren(...parts, troubleOf(""));
   }
   root.shown = shown;
   elementIn(root, ".problem").textContent = problem;
@@ -215,19 +210,12 @@ function drawLine(root, data) {
   holdOf(code, { token, along });
   followRoom(root, tick);
   root.shown = "";
-  const trouble = make("p", "problem", not_taken?.reason ?? data.problem);
-  trouble.setAttribute("role", "alert");
-  const saving = make("p", "saving");
-  saving.setAttribute("role", "status");
+  const before = root.querySelector(".saving")?.textContent ?? "";
+  const saving = Object.assign(make("p", "saving", before), { role: "status" });
   const help = makeToggle(texts.help, "hint", needs_help, () => sendAct({ do: "help", needs_help: !needs_help }));
-  const place = make("details", "place-of");
-  place.append(make("summary", "", data.you), make("p", "note", data.until));
-  place.ontoggle = () => place.open && !qr && sendAct({ do: "device" });
   const field = Object.assign(make("input"), { value: link, readOnly: true });
   field.onfocus = () => field.select();
   field.onkeydown = (event) => event.stopPropagation();
-  const label = make("label", "", texts.other);
-  label.append(field);
   const copy = makeButton(texts.copy, "hint", () => {
     field.select();
     // A page without https has no other clipboard; where this one fails, the link is marked.
@@ -235,24 +223,33 @@ function drawLine(root, data) {
     copy.textContent = texts.copied;
     copy.focus();
   });
-  copy.setAttribute("aria-live", "polite");
+  copy.ariaLive = "polite";
   const leave = makeButton(texts.somebody, "quiet", () => {
     holdOf(code, { token: "", waiting: {} });
     isLinkRead = true;
     askedPlace = drawPlace(); // for somebody else
     sendAct({ do: "leave" });
   });
-  place.append(label, copy, ...(qr ? [qrPicture(qr, texts.scan)] : []), make("p", "note", texts.other_what), leave);
-  if (!isKept(roomKey(code))) place.insertBefore(make("p", "note", texts.keep_link), label);
-  const foot = make("div", "foot");
-  foot.append(help);
-  if (needs_help) foot.append(make("span", "note", texts.helped));
-  foot.append(place);
-  const before = root.querySelector(".saving")?.textContent ?? "";
-  renew(root, [trouble, saving, foot]);
-  saving.textContent = before;
+  const place = make(
+    "details",
+    "place-of",
+    make("summary", "", data.you),
+    make("p", "note", data.until),
+    !isKept(roomKey(code)) && make("p", "note", texts.keep_link),
+    make("label", "", texts.other, field),
+    copy,
+    qr && qrPicture(qr, texts.scan),
+    make("p", "note", texts.other_what),
+    leave,
+  );
+  place.ontoggle = () => place.open && !qr && sendAct({ do: "device" });
+  const foot = make("div", "foot", help, needs_help && make("span", "note", texts.helped), place);
+  renew(root, [troubleOf(not_taken?.reason ?? data.problem), saving, foot]);
   sayWaiting();
 }
+
+/** @param {string | undefined} text */
+const troubleOf = (text) => Object.assign(make("p", "problem", text), { role: "alert" });
 
 /** @param {string} answer */
 const inCode = (answer) => answer.replaceAll("%", "%25").replaceAll("~", "%7E");
@@ -262,8 +259,6 @@ const inCode = (answer) => answer.replaceAll("%", "%25").replaceAll("~", "%7E");
 function drawGone(root, data) {
   const { code, texts, gone = "", fields } = data;
   const { along, waiting } = heldOf(code);
-  const trouble = make("p", "problem", gone);
-  trouble.setAttribute("role", "alert");
   const foot = make("div", "foot");
   for (const { lesson, title, before, count, answers } of along.filter((one) => one.lesson)) {
     // As a link has them (pages/learn/_lessons/answers.py), and what the room did not take any more.
@@ -276,5 +271,5 @@ function drawGone(root, data) {
     foot.append(Object.assign(makeLink(name, `./lessons?${query}${fields}`), { className: "lock" }));
   }
   root.shown = "";
-  root.replaceChildren(trouble, foot);
+  root.replaceChildren(troubleOf(gone), foot);
 }

@@ -13,21 +13,19 @@ export const find = (asked) => field(asked, asked.question.text, asked.texts.sen
 
 /** @param {import("./screen.js").Asked<WhyQuestion>} asked */
 export function why(asked) {
-  const box = field(asked, "", asked.texts.reason);
-  box.append(make("p", "note", asked.texts.for_teacher));
-  return box;
+  return field(asked, "", asked.texts.reason, make("p", "note", asked.texts.for_teacher));
 }
 
 /**
  * @param {Pick<import("./screen.js").Asked<FindQuestion>, "answer" | "change" | "lock">} asked
  * @param {string} start
  * @param {string} title
+ * @param {HTMLElement} [below]
  */
-function field({ answer, change, lock }, start, title) {
-  const box = make("div", "sentence");
+function field({ answer, change, lock }, start, title, below) {
   const text = make("textarea");
-  Object.assign(text, { value: answer ?? start, maxLength: MAX_TEXT, rows: 3, enterKeyHint: "done" });
-  text.setAttribute("aria-label", title);
+  const limits = { maxLength: MAX_TEXT, rows: 3, enterKeyHint: "done" };
+  Object.assign(text, { value: answer ?? start, ariaLabel: title, ...limits });
   text.addEventListener("input", () => {
     const now = text.value.trim();
     change(now && now !== start.trim() ? now : null, "");
@@ -38,6 +36,5 @@ function field({ answer, change, lock }, start, title) {
     event.preventDefault();
     lock();
   });
-  box.append(text);
-  return box;
+  return make("div", "sentence", text, below);
 }

@@ -17,12 +17,9 @@ export function wordRow(words, { title, chosen, choose, marked = -1, note = "" }
   const row = make("div", "words");
   row.dir = isRtl(words) ? "rtl" : "ltr";
   const buttons = words.map((word, at) => {
-    const button = makeButton("", "word", null);
+    const button = makeButton("", at === marked ? "word looking" : "word", null);
     button.append(make("bdi", "", word));
-    if (at === marked) {
-      button.classList.add("looking");
-      button.append(make("span", "note", note));
-    }
+    if (at === marked) button.append(make("span", "note", note));
     return button;
   });
   oneOf(row, buttons, { title, chosen, choose });

@@ -26,34 +26,28 @@ const LINES = 3; // for a sentence that is written by hand
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = elementIn(parentElement, ".sheet");
   const { title, screens, paper, texts } = data;
-  const key = make("section", "key");
-  const ways = make("div", "foot unprinted");
-  ways.append(
+  const ways = make(
+    "div",
+    "foot unprinted",
     makeButton(texts.print, "lock", () => window.print()),
     makeButton(texts.show, "hint", () => key.classList.toggle("shown")),
     makeButton(texts.back, "hint", () => setTriggerValue("acted", { do: "back" })),
   );
-  const questions = make("section");
-  questions.append(make("h1", "", title), make("p", "name-line", texts.name));
-  screens.forEach((screen, at) => {
-    const one = make("article");
-    const ask = formatted("h2", "", screen.ask);
-    ask.prepend(`${at + 1}. `);
-    one.append(ask);
-    if (screen.question) one.append(...sheetPicture(root, screen.question, data));
-    else one.append(make("p", "refusal", screen.refusal ?? ""));
-    questions.append(one);
+  const questions = screens.map(({ ask, question, refusal }, at) => {
+    const heading = formatted("h2", "", ask);
+    heading.prepend(`${at + 1}. `);
+    const parts = question ? sheetPicture(root, question, data) : [make("p", "refusal", refusal)];
+    return make("article", "", heading, ...parts);
   });
-  const list = make("ol");
-  for (const { answer, notice } of screens) {
-    const item = make("li");
-    if (answer) item.append(make("strong", "", answer), " ");
-    item.append(formatted("span", "", notice));
-    list.append(item);
-  }
-  key.append(make("h1", "", fill(texts.key, { title })), list);
-  if (paper) key.append(make("h2", "", texts.paper), formatted("p", "", paper));
-  root.replaceChildren(ways, questions, key);
+  const asked = make("section", "", make("h1", "", title), make("p", "name-line", texts.name), ...questions);
+  const answers = screens.map(({ answer, notice }) => {
+    const said = answer ? [make("strong", "", answer), " "] : [];
+    return make("li", "", ...said, formatted("span", "", notice));
+  });
+  const onPaper = paper ? [make("h2", "", texts.paper), formatted("p", "", paper)] : [];
+  const heading = make("h1", "", fill(texts.key, { title }));
+  const key = make("section", "key", heading, make("ol", "", ...answers), ...onPaper);
+  root.replaceChildren(ways, asked, key);
   fitHeight(root);
 }
 
@@ -69,14 +63,11 @@ function sheetPicture(root, question, { texts, drawn }) {
     case "draw":
       return [makeMatrix([queries[query ?? 0]], words, drawn, blank)];
     case "choose": {
-      const pictures = make("div", "pictures");
-      question.pictures.forEach((one, at) => {
-        const picture = make("div", "picture");
+      const pictures = question.pictures.map((one, at) => {
         const name = make("span", "name", fill(drawn.picture, { number: at + 1 }));
-        picture.append(name, weightsOf(one, drawn, themeColours(root)));
-        pictures.append(picture);
+        return make("div", "picture", name, weightsOf(one, drawn, themeColours(root)));
       });
-      return [pictures, answer];
+      return [make("div", "pictures", ...pictures), answer];
     }
     case "order":
       return [

@@ -52,14 +52,16 @@ export const treeOf = (node) => /** @type {Document | ShadowRoot} */ (node.getRo
 export const penOf = (canvas, settings) => required(canvas.getContext("2d", settings), "context of a canvas");
 
 /**
+ * An element with these parts inside, less those that are empty.
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
+ * @param {(Node | string | false | null | undefined)[]} parts
  * @returns {HTMLElementTagNameMap[Name]}
  */
-export function make(name, className = "", text = "") {
+export function make(name, className = "", ...parts) {
   const element = document.createElement(name);
   if (className) element.className = className;
-  if (text) element.textContent = text;
+  for (const part of parts) if (part) element.append(part);
   return element;
 }
 
@@ -74,9 +76,7 @@ export function makeButton(text, className, act) {
 // A button that is on or off.
 /** @param {string} text @param {string} className @param {boolean} on @param {((event: MouseEvent) => void) | null} act */
 export function makeToggle(text, className, on, act) {
-  const button = makeButton(text, className, act);
-  button.setAttribute("aria-pressed", String(on));
-  return button;
+  return Object.assign(makeButton(text, className, act), { ariaPressed: String(on) });
 }
 
 /**
@@ -90,9 +90,7 @@ export function makeChoice(label, values, chosen, act, wordOf = (/** @type {stri
   const select = make("select");
   select.append(...values.map((value) => new Option(wordOf(value), value, false, value === chosen)));
   select.onchange = () => act(select.value);
-  const field = make("label");
-  field.append(make("span", "", label), select);
-  return field;
+  return make("label", "", make("span", "", label), select);
 }
 
 /**
@@ -102,10 +100,9 @@ export function makeChoice(label, values, chosen, act, wordOf = (/** @type {stri
  * @param {Element} inside
  */
 export function makeMenu(className, summary, inside) {
-  const [box, name] = [make("details", className), make("summary")];
+  const name = make("summary", "", ...summary);
+  const box = make("details", className, name, inside);
   box.name = "menu"; // of those in one tree one is open
-  name.append(...summary);
-  box.append(name, inside);
   box.onkeydown = (event) => {
     if (event.key !== "Escape" || !box.open) return;
     event.stopPropagation();
@@ -135,11 +132,8 @@ export function write(element, text) {
  * @param {Name} tag
  * @param {string[]} pieces
  */
-export function emphasized(tag, pieces) {
-  const element = make(tag);
-  element.append(...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
-  return element;
-}
+export const emphasized = (tag, pieces) =>
+  make(tag, "", ...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
 
 /**
  * An element with these words as its name, on hover and to screen readers.
@@ -171,16 +165,16 @@ export function claim(event) {
 export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });
 
 /**
- * An element of an SVG drawing.
+ * An element of an SVG drawing with these parts inside.
  * @param {string} name
  * @param {Record<string, string | number | boolean>} attributes
- * @returns {SVGElement}
+ * @param {(Node | string)[]} parts
  */
-export function makeSvg(name, attributes, text = "") {
-  const element = document.createElementNS(SVG, name);
+export function makeSvg(name, attributes, ...parts) {
+  const element = /** @type {SVGElement} */ (document.createElementNS(SVG, name));
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  if (text) element.textContent = cleaned(text);
-  return /** @type {SVGElement} */ (element);
+  element.append(...parts.map((part) => (typeof part === "string" ? cleaned(part) : part)));
+  return element;
 }
 
 /**

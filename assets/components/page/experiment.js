@@ -35,18 +35,16 @@ export class Experiment {
   /** @param {(edits: Edit[]) => void} change */
   constructor(change) {
     this.change = change;
-    this.root = make("details", "experiment");
     this.summary = make("summary");
-    this.form = Object.assign(make("form"), { noValidate: true });
     this.choice = make("div", "choice");
     this.numbers = make("div", "own-row");
     this.list = make("ul", "changes");
-    this.form.onsubmit = (event) => {
+    const form = Object.assign(make("form", "", this.choice, this.numbers), { noValidate: true });
+    form.onsubmit = (event) => {
       event.preventDefault();
       this.#apply();
     };
-    this.form.append(this.choice, this.numbers);
-    this.root.append(this.summary, this.form, this.list);
+    this.root = make("details", "experiment", this.summary, form, this.list);
     this.root.ontoggle = () => this.root.open && this.#build();
   }
 
@@ -65,14 +63,11 @@ export class Experiment {
     if (edits.length) this.root.open = true;
     this.follow(selection);
     const items = edits.map((edit, nth) => {
-      const item = make("li", "", `${this.inWords(edit, read)} `);
       const lift = makeButton("✕", "", () => this.change(edits.filter((_, at) => at !== nth)));
-      item.append(named(lift, this.texts["what_if.lift"]));
-      return item;
+      return make("li", "", `${this.inWords(edit, read)} `, named(lift, this.texts["what_if.lift"]));
     });
-    const reset = make("li");
-    reset.append(makeButton(this.texts["what_if.reset"], "alone", () => this.change([])));
-    renew(this.list, edits.length > 1 ? [...items, reset] : items);
+    const reset = makeButton(this.texts["what_if.reset"], "alone", () => this.change([]));
+    renew(this.list, edits.length > 1 ? [...items, make("li", "", reset)] : items);
     this.list.hidden = !edits.length;
   }
 
@@ -144,7 +139,6 @@ export class Experiment {
     const { row } = this;
     const seen = [...row.keys()].filter((key) => read.layers[layer].sees(head, query, key));
     const fields = seen.map((key) => {
-      const label = make("label", "", isolated(read.cut.labels[key]));
       const input = Object.assign(make("input"), {
         type: "number",
         min: 0,
@@ -155,8 +149,7 @@ export class Experiment {
       input.oninput = () => {
         row[key] = Math.max(0, Number(input.value) || 0);
       };
-      label.append(input);
-      return label;
+      return make("label", "", isolated(read.cut.labels[key]), input);
     });
     this.numbers.replaceChildren(make("p", "", texts["static.row_help"]), ...fields);
   }

@@ -81,8 +81,7 @@ class ModelPage {
     this.top = make("header", "top");
     this.fields = make("section", "fields");
     this.sizes = make("div", "sizes");
-    this.said = make("p", "said");
-    this.said.setAttribute("role", "status");
+    this.said = Object.assign(make("p", "said"), { role: "status" });
     this.title = make("div", "question");
     this.view = make("div", "view");
     this.about = make("p", "about");
@@ -139,16 +138,15 @@ class ModelPage {
     const { scene, words } = this;
     document.documentElement.lang = this.t("language.code");
     const name = make("span", "name", "Headscope");
-    const logo = makeSvg("svg", { viewBox: "-5 -5 32 32", class: "logo", "aria-hidden": "true" });
-    logo.append(makeSvg("rect", { x: -5, y: -5, width: 32, height: 32, rx: 5 }), makeSvg("path", { d: LOGO }));
-    const languages = make("div", "languages segments");
-    languages.setAttribute("role", "toolbar");
-    languages.setAttribute("aria-label", this.t("static.language"));
-    for (const [code, { page }] of Object.entries(words.texts)) {
+    const ground = makeSvg("rect", { x: -5, y: -5, width: 32, height: 32, rx: 5 });
+    const look = { viewBox: "-5 -5 32 32", class: "logo", "aria-hidden": "true" };
+    const logo = makeSvg("svg", look, ground, makeSvg("path", { d: LOGO }));
+    const spoken = Object.entries(words.texts).map(([code, { page }]) => {
       const button = makeToggle(page["language.name"], "", code === this.shown, () => this.speak(code));
-      button.lang = page["language.code"];
-      languages.append(button);
-    }
+      return Object.assign(button, { lang: page["language.code"] });
+    });
+    const languages = make("div", "languages segments", ...spoken);
+    Object.assign(languages, { role: "toolbar", ariaLabel: this.t("static.language") });
     const share = make("div", "share");
     const named = Object.entries(this.texts.page).filter(([key]) => key.startsWith("share."));
     const texts = Object.fromEntries(named.map(([key, text]) => [key.slice("share.".length), text]));
@@ -193,9 +191,7 @@ class ModelPage {
       this.toAddress(true);
     });
     field.addEventListener("blur", () => this.toAddress(true));
-    const box = make("label", `sentence ${name}`);
-    box.append(make("span", "", label), field);
-    return box;
+    return make("label", `sentence ${name}`, make("span", "", label), field);
   }
 
   #sizes() {

@@ -11,7 +11,7 @@ export function oneOf(row, buttons, { title, chosen, choose }) {
   /** @param {number} now */
   const show = (now) =>
     buttons.forEach((button, at) => {
-      button.setAttribute("aria-checked", String(at === now));
+      button.ariaChecked = String(at === now);
       button.tabIndex = at === Math.max(now, 0) ? 0 : -1;
     });
   /** @param {number} at @param {boolean} byKey */
@@ -19,11 +19,9 @@ export function oneOf(row, buttons, { title, chosen, choose }) {
     show(at);
     choose(at, byKey);
   };
-  row.setAttribute("role", "radiogroup");
-  row.setAttribute("aria-label", title);
+  Object.assign(row, { role: "radiogroup", ariaLabel: title });
   buttons.forEach((button, at) => {
-    button.setAttribute("role", "radio");
-    button.onclick = () => pick(at, false);
+    Object.assign(button, { role: "radio", onclick: () => pick(at, false) });
   });
   row.append(...buttons);
   show(chosen);

@@ -13,8 +13,7 @@ export function showShareMenu(root, data, addressOf = () => location.href) {
   const now = JSON.stringify(data);
   if (root.dataset.now === now) return; // it stays open while the page runs
   root.dataset.now = now;
-  const byHand = make("div", "by-hand");
-  byHand.hidden = true;
+  const byHand = Object.assign(make("div", "by-hand"), { hidden: true });
   /** @param {"link" | "frame"} name @param {(link: URL) => string} written */
   const item = (name, written) => {
     const button = makeButton(texts[name], "", async () => {
@@ -27,19 +26,19 @@ export function showShareMenu(root, data, addressOf = () => location.href) {
       }
     });
     button.dataset.name = name;
-    button.setAttribute("aria-live", "polite");
+    button.ariaLive = "polite";
     return button;
   };
-  const inside = make("div", "inside");
-  inside.append(
+  const inside = make(
+    "div",
+    "inside",
     item("link", ({ href }) => href),
     item("frame", (link) => frameCode(root, link)),
     make("p", "", texts.frame_help),
+    note && make("p", "note", note),
+    byHand,
   );
-  if (note) inside.append(make("p", "note", note));
-  inside.append(byHand);
-  const icon = makeSvg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" });
-  icon.append(makeSvg("path", { d: SHARE_ICON }));
+  const icon = makeSvg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, makeSvg("path", { d: SHARE_ICON }));
   const box = makeMenu("", [icon, make("span", "", texts.title)], inside);
   elementIn(box, "summary").ariaLabel = texts.title;
   box.ontoggle = () => {
@@ -53,8 +52,7 @@ export function showShareMenu(root, data, addressOf = () => location.href) {
 // Shows a text that cannot be written to the clipboard, selected, so that the reader can copy it.
 /** @param {HTMLElement} box @param {string} label @param {string} text */
 function showByHand(box, label, text) {
-  const field = Object.assign(make("textarea"), { value: text, readOnly: true, rows: 4 });
-  field.setAttribute("aria-label", label);
+  const field = Object.assign(make("textarea"), { value: text, readOnly: true, rows: 4, ariaLabel: label });
   box.replaceChildren(make("p", "", label), field);
   box.hidden = false;
   field.focus();

@@ -60,28 +60,22 @@ export class CellPathPicture {
   /** @param {() => Record<string, string>} texts */
   constructor(texts) {
     this.textsOf = texts;
-    this.root = make("section", "cell-path");
-    this.root.hidden = true;
-    this.root.tabIndex = -1;
-    this.theme = themeOf(this.root);
     this.svg = this.into = makeSvg("svg", {});
     this.bar = make("div", "bar");
     this.drawing = make("div", "drawing");
     this.sentence = make("p", "sentence");
-    this.slider = make("input");
-    Object.assign(this.slider, { type: "range", min: "0", step: "any" });
+    this.slider = Object.assign(make("input"), { type: "range", min: "0", step: "any" });
     this.button = makeButton("", "play", () => (this.playing ? this.pause() : this.play()));
-    this.names = make("div", "stages");
-    this.names.setAttribute("aria-hidden", "true"); // the slider says them
+    this.names = Object.assign(make("div", "stages"), { ariaHidden: "true" }); // the slider says them
     this.edits = make("p", "edits");
-    this.player = make("div", "player");
-    const track = make("div", "track");
-    track.append(this.slider, this.names);
-    this.player.append(this.button, track);
-    this.terms = foldOf("terms", make("div", "tables"));
-    this.code = foldOf("code", make("div", "copies"), Object.assign(make("pre"), { tabIndex: 0 })); // it scrolls
+    this.player = make("div", "player", this.button, make("div", "track", this.slider, this.names));
+    this.terms = make("details", "terms", make("summary"), make("div", "tables"));
+    const pre = Object.assign(make("pre"), { tabIndex: 0 }); // it scrolls
+    this.code = make("details", "code", make("summary"), make("div", "copies"), pre);
     const { bar, player, sentence, drawing, edits, terms, code } = this;
-    this.root.append(bar, player, sentence, drawing, edits, terms, code);
+    this.root = make("section", "cell-path", bar, player, sentence, drawing, edits, terms, code);
+    Object.assign(this.root, { hidden: true, tabIndex: -1 });
+    this.theme = themeOf(this.root);
     this.terms.addEventListener("toggle", () => this.#tabulate());
     this.code.addEventListener("toggle", () => this.#fetchCode());
     this.slider.addEventListener("input", () => {
@@ -172,8 +166,10 @@ export class CellPathPicture {
     const title = from === undefined ? symbol : fill(template, { symbol, from: isolated(from), to: column });
     this.bar.hidden = !symbol;
     const heading = make("h3", "", value === undefined ? title : `${title} = ${written(value)}`);
-    const close = makeButton("✕", "", () => this.close());
-    close.setAttribute("aria-label", texts.path_close);
+    const close = Object.assign(
+      makeButton("✕", "", () => this.close()),
+      { ariaLabel: texts.path_close },
+    );
     renew(this.bar, [heading, ...(without ? [makeLink(without.text, without.href)] : []), ...(closed ? [close] : [])]);
   }
 
@@ -216,7 +212,7 @@ export class CellPathPicture {
         getSelection()?.selectAllChildren(this.code); // a page that may not write there marks what to copy
       }
     });
-    button.setAttribute("aria-live", "polite");
+    button.ariaLive = "polite";
     return [button];
   }
 
@@ -313,12 +309,10 @@ export class CellPathPicture {
     const { at, part } = momentOf(path, this.position);
     for (const lit of this.parts) lit();
     const shown = Math.min(this.position, path.length);
-    this.slider.max = String(path.stages.length);
-    this.slider.value = String(shown);
-    this.slider.setAttribute("aria-label", this.texts.path_slider);
-    this.slider.setAttribute("aria-valuetext", this.#sentence({ at, part }));
+    const said = { ariaLabel: this.texts.path_slider, ariaValueText: this.#sentence({ at, part }) };
+    Object.assign(this.slider, { max: path.stages.length, value: shown, ...said });
     this.button.textContent = this.playing ? "❚❚" : "▶\ufe0e";
-    this.button.setAttribute("aria-label", this.playing ? this.texts.path_pause : this.texts.path_play);
+    this.button.ariaLabel = this.playing ? this.texts.path_pause : this.texts.path_play;
     [...this.names.children].forEach((name, nth) => {
       name.classList.toggle("now", nth === at && shown > 0);
       name.classList.toggle("ahead", nth >= path.length);
@@ -327,7 +321,7 @@ export class CellPathPicture {
   }
 
   #say() {
-    this.sentence.textContent = this.slider.getAttribute("aria-valuetext");
+    this.sentence.textContent = this.slider.ariaValueText;
   }
 
   // The pointer is on an element of the drawing, or left it.
@@ -515,11 +509,9 @@ export class CellPathPicture {
 
   /** @param {string} symbol @param {string} word @param {number} y */
   #label(symbol, word, y) {
-    const name = this.#text(0, y + 11, "", "name");
-    name.append(
-      makeSvg("tspan", { class: "symbol" }, symbol),
-      makeSvg("tspan", { dx: 5 }, this.#short(word, NAME_WIDTH - 34)),
-    );
+    const first = makeSvg("tspan", { class: "symbol" }, symbol);
+    const second = makeSvg("tspan", { dx: 5 }, this.#short(word, NAME_WIDTH - 34));
+    this.#text(0, y + 11, "", "name").append(first, second);
   }
 
   /** @param {string} word @param {number} width */
@@ -689,16 +681,14 @@ export class CellPathPicture {
       const y = yOf(nth);
       const word =
         kind === "others" ? fill(texts.path_others, { count: keys.length }) : isolated(this.#labelOf(keys[0]));
-      const line = makeSvg("g", { class: kind !== "key" ? "rest" : isChosen ? "line chosen" : "line" });
+      const ground = makeSvg("rect", { x: left, y: y - 1, width: right - left, height: LINE_HEIGHT - 1, rx: 2 });
+      const name = makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 56));
+      const line = makeSvg("g", { class: kind !== "key" ? "rest" : isChosen ? "line chosen" : "line" }, ground, name);
       line.classList.toggle("choice", Boolean(choose));
-      line.append(
-        makeSvg("rect", { x: left, y: y - 1, width: right - left, height: LINE_HEIGHT - 1, rx: 2 }),
-        makeSvg("text", { x: left + 4, y: y + 12 }, this.#short(word, this.layout.isWide ? 78 : 56)),
-      );
       group.append(line);
       if (kind !== "key" || !choose) return line;
-      const attributes = { role: "radio", "aria-checked": isChosen, "aria-label": word, tabindex: isChosen ? 0 : -1 };
-      for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, String(value));
+      const ariaChecked = String(isChosen);
+      Object.assign(line, { role: "radio", ariaChecked, ariaLabel: word, tabIndex: isChosen ? 0 : -1 });
       line.addEventListener("click", () => choose(keys[0]));
       return line;
     });
@@ -723,11 +713,3 @@ export class CellPathPicture {
 const shareOrWeight = ({ kind, share, weight }) => (kind === "sink" ? share : weight);
 /** @param {number} value */
 const ofPower = (value) => (value >= 0.001 || value === 0 ? written(value) : value.toExponential(2));
-
-// A part of the drawing that a reader opens.
-/** @param {string} name @param {Element[]} parts */
-function foldOf(name, ...parts) {
-  const fold = make("details", name);
-  fold.append(make("summary"), ...parts);
-  return fold;
-}

@@ -66,28 +66,27 @@ function addMenu(box, figure) {
   const there = box.querySelector(":scope > .headscope-save");
   if (there) return paint(there, figure());
   const { words } = mounted;
-  const menu = make("div", "headscope-save");
-  const choices = make("span");
   const opener = makeButton("", "", () => {
     show(choices.hidden);
     if (!choices.hidden) /** @type {HTMLElement} */ (choices.firstChild).focus({ preventScroll: true });
   });
   named(opener, words.open).append(icon());
-  for (const format of FORMATS) {
+  const formats = FORMATS.map((format) => {
     const choice = makeButton(words[format], "", () => {
       close();
       save(figure(), format);
     });
-    choices.append(named(choice, `${words.open}: ${words[format]}`));
-  }
-  menu.append(choices, opener);
+    return named(choice, `${words.open}: ${words[format]}`);
+  });
+  const choices = make("span", "", ...formats);
+  const menu = make("div", "headscope-save", choices, opener);
   box.append(menu);
   show(false);
 
   /** @param {boolean} open */
   function show(open) {
     choices.hidden = !open;
-    opener.setAttribute("aria-expanded", String(open));
+    opener.ariaExpanded = String(open);
     /** @type {HTMLElement} */ (choices.lastChild).hidden = !figure().lines;
     paint(menu, figure());
   }
@@ -112,10 +111,9 @@ function paint(menu, figure) {
 }
 
 function icon() {
-  const drawn = makeSvg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": true });
   const line = { fill: "none", stroke: "currentColor", "stroke-width": 1.5 };
-  drawn.append(makeSvg("path", { d: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11", ...line }));
-  return drawn;
+  const arrow = makeSvg("path", { d: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11", ...line });
+  return makeSvg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": true }, arrow);
 }
 
 /**

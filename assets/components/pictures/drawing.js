@@ -84,20 +84,17 @@ export const heightInSight = (rows, most) => (rows * ROW < most + ROW ? rows * R
  * @param {Record<string, string>} texts
  */
 export function tokenElement(panel, side, at, texts) {
-  const element = make("div", `token ${side}`);
-  const text = listOf(panel, side)[at];
-  element.lang = drawnAs(text);
-  element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
-  Object.assign(element.dataset, { side, at: String(at) });
-  element.id = `${panel.id}-${side}-${at}`;
+  const every = listOf(panel, side);
+  const text = every[at];
+  const word = make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text);
+  const element = make("div", `token ${side}`, word, make("span", "numbers"));
+  Object.assign(element.dataset, { side, at });
   if (panel.unknown[side === "key" ? "key" : "query"].has(at)) {
     element.classList.add("unknown");
     element.title = fill(texts.unknown, { token: isolated(text) });
   }
-  element.setAttribute("role", "option");
-  element.setAttribute("aria-posinset", String(at + 1));
-  element.setAttribute("aria-setsize", String(listOf(panel, side).length));
-  return element;
+  const place = { ariaPosInSet: String(at + 1), ariaSetSize: String(every.length) };
+  return Object.assign(element, { id: `${panel.id}-${side}-${at}`, lang: drawnAs(text), role: "option", ...place });
 }
 
 /**
@@ -167,7 +164,7 @@ export function mark(selection, panel, element) {
   /** @param {Focus | null} chosen */
   const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
   element.classList.toggle("focus", isIn(focus));
-  element.setAttribute("aria-selected", String(isIn(pinned)));
+  element.ariaSelected = String(isIn(pinned));
   element.classList.toggle("away", selection.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
@@ -192,10 +189,7 @@ class More {
         const by = (nth ? FURTHER : -FURTHER) * (across ? scroll.clientWidth : scroll.clientHeight);
         scroll.scrollBy({ [across ? "left" : "top"]: by, behavior: movesSmoothly() ? "smooth" : "auto" });
       });
-      button.tabIndex = -1;
-      button.hidden = true;
-      button.setAttribute("aria-hidden", "true");
-      stage.append(button);
+      stage.append(Object.assign(button, { tabIndex: -1, hidden: true, ariaHidden: "true" }));
       return button;
     });
   }
@@ -243,13 +237,10 @@ export class Curved {
     this.texts = selection.header.texts;
     this.panel = panel;
     this.stage = stage;
-    this.scroll = make("div", "scroll");
+    this.canvas = Object.assign(make("canvas"), { ariaHidden: "true" });
+    this.long = make("div", "long", this.canvas);
+    this.scroll = make("div", "scroll", this.long);
     this.list = this.scroll; // of tokens, to the keyboard and to screen readers
-    this.long = make("div", "long");
-    this.canvas = make("canvas");
-    this.canvas.setAttribute("aria-hidden", "true");
-    this.long.append(this.canvas);
-    this.scroll.append(this.long);
     this.scroll.onscroll = () => {
       const now = this.scroll[this.isAcross ? "scrollLeft" : "scrollTop"];
       if (now === this.scrolled) return; // it was drawn there

@@ -21,45 +21,35 @@ function stepAddress(step) {
 
 /** @param {FormulaPart} part @param {boolean} here */
 function drawPart({ symbols, step, title }, here) {
-  const element = step ? Object.assign(make("a"), { title, target: "_self" }) : make("span");
-  element.append(
-    ...symbols.flatMap(([base, up, down]) => {
-      const both = make("span", "both");
-      both.append(make("sup", "", up), make("sub", "", down));
-      // One Latin or Greek letter is a quantity; names of functions and signs stand upright.
-      return [/^[A-Za-z]$/.test(base) ? make("i", "", base) : base, ...(up || down ? [both] : [])];
-    }),
-  );
-  if (element instanceof HTMLAnchorElement) {
-    const point = () => {
-      element.href = stepAddress(step);
-    };
-    point();
-    element.dataset.step = step;
-    element.addEventListener("pointerenter", point); // the scene may have moved
-    element.addEventListener("focus", point);
-    if (here) actInstead(element, () => goToStep(step));
-  }
-  return element;
+  const drawn = symbols.flatMap(([base, up, down]) => {
+    const both = make("span", "both", make("sup", "", up), make("sub", "", down));
+    // One Latin or Greek letter is a quantity; names of functions and signs stand upright.
+    return [/^[A-Za-z]$/.test(base) ? make("i", "", base) : base, (up || down) && both];
+  });
+  if (!step) return make("span", "", ...drawn);
+  const link = Object.assign(make("a", "", ...drawn), { title, target: "_self" });
+  const point = () => {
+    link.href = stepAddress(step);
+  };
+  point();
+  link.dataset.step = step;
+  for (const act of ["pointerenter", "focus"]) link.addEventListener(act, point); // the scene may have moved
+  if (here) actInstead(link, () => goToStep(step));
+  return link;
 }
 
 /** @param {import("../streamlit/adapter.js").Mounted<FormulaPage>} mounted */
 export default function ({ data, parentElement }) {
   const root = elementIn(parentElement, ".formulas");
   root.replaceChildren(
-    ...data.formulas.map((parts) => {
-      const formula = make("span", "formula");
-      formula.append(...parts.map((part) => drawPart(part, data.here)));
-      return formula;
-    }),
+    ...data.formulas.map((parts) => make("span", "formula", ...parts.map((part) => drawPart(part, data.here)))),
   );
   const light = () => {
     const lit = data.here ? [stepInFocus()] : data.lit;
     for (const link of root.querySelectorAll("a")) {
       const is = lit.includes(link.dataset.step ?? "");
       link.classList.toggle("now", is);
-      if (is && data.here) link.setAttribute("aria-current", "step");
-      else link.removeAttribute("aria-current");
+      link.ariaCurrent = is && data.here ? "step" : null;
     }
   };
   light();

@@ -109,8 +109,7 @@ export class Heatmap {
   moved = () => {};
 
   constructor() {
-    this.canvas = make("canvas", "heatmap");
-    this.canvas.setAttribute("aria-hidden", "true");
+    this.canvas = Object.assign(make("canvas", "heatmap"), { ariaHidden: "true" });
   }
 
   /**

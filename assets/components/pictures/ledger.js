@@ -82,7 +82,6 @@ export function ledgerDrawn(ledger, width, { ink, accent, font }, opened) {
   figure.append(letters(texts.axis, width - NUMBER_WIDTH, 0, faint), letters(texts.norm, width, 0, faint));
   shown.forEach(({ at, name, share, norm }, nth) => {
     const y = PART_HEIGHT * (nth + 1);
-    const row = makeSvg("g", { class: "part", "data-at": at, "aria-label": `${name} ${written(share)}` });
     const bar = {
       x: names + room * (Math.min(0, share) - low),
       y: y + (PART_HEIGHT - BAR_HEIGHT) / 2,
@@ -91,14 +90,13 @@ export function ledgerDrawn(ledger, width, { ink, accent, font }, opened) {
     };
     const colour = share < 0 ? ink : accent;
     const look = { fill: at < 0 ? "none" : colour, stroke: colour };
-    row.append(
+    /** @type {Record<string, number>} */
+    const weight = at === chosen ? { "font-weight": 600 } : {};
+    const row = makeSvg(
+      "g",
+      { class: "part", "data-at": at, "aria-label": `${name} ${written(share)}` },
       makeSvg("rect", { x: 0, y, width, height: PART_HEIGHT, fill: "none", class: "ground" }),
-      letters(
-        shortenedTo(name, names - NAME_MARGIN, widthOf),
-        names - NAME_MARGIN,
-        y,
-        at === chosen ? { "font-weight": 600 } : {},
-      ),
+      letters(shortenedTo(name, names - NAME_MARGIN, widthOf), names - NAME_MARGIN, y, weight),
       makeSvg("rect", { ...bar, ...look, opacity: share < 0 ? 0.5 : 1 }),
       letters(written(share), width - NUMBER_WIDTH, y),
       letters(norm === null ? "–" : written(norm), width, y),
@@ -142,8 +140,7 @@ export function showLedger(root, ledger, actOf, hint) {
     texts.about_norm,
     parts.some((part) => !part.share) && texts.not_asked,
   ];
-  const said = make("p", "words");
-  said.setAttribute("aria-live", "polite");
+  const said = Object.assign(make("p", "words"), { ariaLive: "polite" });
   if (words?.raised.length && words.lowered.length && typeof chosen === "number") {
     const [raised, lowered] = [words.raised, words.lowered].map((some) => listedWords(some, texts));
     said.textContent = fill(texts.written, { writer: parts[chosen].name, raised, lowered });
@@ -155,10 +152,9 @@ export function showLedger(root, ledger, actOf, hint) {
       const part = Number(row.dataset.at);
       const act = part < 0 ? open : actOf(part);
       if (!act) continue;
-      row.setAttribute("role", "button");
-      if (part < 0) row.setAttribute("aria-expanded", String(Boolean(root.opened)));
-      else row.setAttribute("aria-pressed", String(part === chosen));
-      row.onclick = act;
+      const state =
+        part < 0 ? { ariaExpanded: String(Boolean(root.opened)) } : { ariaPressed: String(part === chosen) };
+      Object.assign(row, { role: "button", onclick: act, ...state });
       row.onkeydown = (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();

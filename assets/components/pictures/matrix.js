@@ -49,19 +49,15 @@ export class Matrix {
     this.panel = panel;
     this.map.canvas.classList.add("matrix");
     followFingers(this.map);
-    const tools = make("div", "zoom");
     const { texts } = selection.header;
     this.peak = makeButton(texts.peak, "", () => this.nextPeak());
     this.peak.title = texts.peak_how;
-    this.peakSaid = make("span", "said");
-    this.peakSaid.setAttribute("role", "status");
+    this.peakSaid = Object.assign(make("span", "said"), { role: "status" });
     const zoom = zoomTools(this.map, texts);
     zoom.splice(-1, 0, this.peak, this.peakSaid); // before what the colours mean
-    tools.append(...zoom);
     this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
-    this.list = make("div", "cells");
-    this.list.append(this.map.canvas, this.spoken);
-    stage.replaceChildren(this.list, tools);
+    this.list = make("div", "cells", this.map.canvas, this.spoken);
+    stage.replaceChildren(this.list, make("div", "zoom", ...zoom));
   }
 
   /** @returns {import("./heatmap.js").Numbers} */

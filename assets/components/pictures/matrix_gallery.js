@@ -100,23 +100,18 @@ export class MatrixGallery {
   constructor(options) {
     this.options = options;
     this.large = options.large ?? { name: null };
-    this.root = make("section", "matrices");
     this.row = make("div", options.named ? "six named" : "six");
-    this.reading = make("p", "reading");
-    this.reading.setAttribute("aria-live", "polite");
+    this.reading = Object.assign(make("p", "reading"), { ariaLive: "polite" });
     this.explanation = new CellPathPicture(options.texts);
     this.explanation.root.classList.add("framed");
     this.explanation.closed = () => {};
     this.enlarged = new Heatmap();
     this.largeBar = make("div", "bar");
     this.zoom = make("div", "zoom");
-    this.table = make("div", "table");
-    this.table.tabIndex = 0; // it scrolls
-    this.table.setAttribute("role", "region");
-    this.frame = make("div", "large");
+    this.table = Object.assign(make("div", "table"), { tabIndex: 0, role: "region" }); // it scrolls
+    this.frame = make("div", "large", this.largeBar, this.enlarged.canvas, this.zoom, this.table);
     this.frame.hidden = true;
-    this.frame.append(this.largeBar, this.enlarged.canvas, this.zoom, this.table);
-    this.root.append(this.row, this.reading, this.frame, this.explanation.root);
+    this.root = make("section", "matrices", this.row, this.reading, this.frame, this.explanation.root);
     followFingers(this.enlarged, () => this.#paints(this.large.name));
     this.#listen(this.enlarged, () => this.large.name);
   }
@@ -186,22 +181,15 @@ export class MatrixGallery {
   #picture(name) {
     const { named, update } = this.options;
     const map = new Heatmap();
-    const figure = make("figure");
     const button = makeButton(named ? "⤢" : "", "", (event) => {
       if (event instanceof MouseEvent && event.detail > 1) return; // a double click is one click
       this.large.name = this.large.name === name ? null : name;
       update();
       if (this.large.name) this.frame.scrollIntoView({ block: "nearest" });
     });
-    const caption = make("figcaption");
-    caption.append(make("b"), " ", make("span"), " ", make("small"));
-    if (named) {
-      caption.append(button);
-      figure.append(caption, map.canvas);
-    } else {
-      button.append(map.canvas);
-      figure.append(caption, button);
-    }
+    if (!named) button.append(map.canvas);
+    const caption = make("figcaption", "", make("b"), " ", make("span"), " ", make("small"), named && button);
+    const figure = make("figure", "", caption, named ? map.canvas : button);
     this.#listen(map, () => name);
     return { map, figure, button };
   }
@@ -220,9 +208,9 @@ export class MatrixGallery {
     const notes = [fill(colours, { end: numbers.end.toPrecision(3) }), map.hidden && (hatched ?? texts.colours_masked)];
     write(elementIn(figure, "small"), [...notes, axes].filter(Boolean).join(" · "));
     const described = this.#described(name);
-    button.setAttribute("aria-label", named ? `${texts.matrices_enlarge}: ${described}` : described);
-    button.setAttribute("aria-expanded", String(this.large.name === name));
-    if (named) map.canvas.setAttribute("aria-label", described);
+    button.ariaLabel = named ? `${texts.matrices_enlarge}: ${described}` : described;
+    button.ariaExpanded = String(this.large.name === name);
+    if (named) map.canvas.ariaLabel = described;
     map.canvas.classList.toggle("paints", this.#paints(name));
   }
 
@@ -267,9 +255,7 @@ export class MatrixGallery {
       this.cell = null;
       press(name, cell, event.shiftKey || event.ctrlKey || event.metaKey);
     });
-    canvas.tabIndex = 0;
-    canvas.setAttribute("role", "application");
-    canvas.removeAttribute("aria-hidden");
+    Object.assign(canvas, { tabIndex: 0, role: "application", ariaHidden: null });
     canvas.addEventListener("keydown", (event) => {
       const name = nameOf();
       if (!name || !this.#pressKey(event, map, name)) return;
@@ -343,7 +329,7 @@ export class MatrixGallery {
     if (!name) return;
     const { symbol, meaning, numbers } = this.matrices[name];
     enlarged.fit(numbers, this.look, this.root.clientWidth - 26, TALL, CELL);
-    enlarged.canvas.setAttribute("aria-label", this.#described(name));
+    enlarged.canvas.ariaLabel = this.#described(name);
     renew(this.zoom, zoomTools(enlarged, texts));
     const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)));
     const table = makeButton(texts.matrices_table, "", () => {
@@ -351,8 +337,10 @@ export class MatrixGallery {
       this.#tabulate(name, table);
     });
     this.#tabulate(name, table);
-    const close = makeButton("✕", "", () => this.close());
-    close.setAttribute("aria-label", texts.matrices_close);
+    const close = Object.assign(
+      makeButton("✕", "", () => this.close()),
+      { ariaLabel: texts.matrices_close },
+    );
     renew(this.largeBar, [make("h3", "", `${symbol} ${meaning}`), table, ...files, close]);
     oneTabStop(this.largeBar);
   }
@@ -361,9 +349,8 @@ export class MatrixGallery {
   /** @param {string} name @param {HTMLButtonElement} button */
   #tabulate(name, button) {
     const { symbol, meaning, numbers } = this.matrices[name];
-    button.setAttribute("aria-pressed", String(this.tabled));
-    this.table.hidden = !this.tabled;
-    this.table.setAttribute("aria-label", `${symbol} ${meaning}`);
+    button.ariaPressed = String(this.tabled);
+    Object.assign(this.table, { hidden: !this.tabled, ariaLabel: `${symbol} ${meaning}` });
     this.table.replaceChildren(...(this.tabled ? [tableOfMatrix(numbers, this.texts.matrices_hidden)] : []));
   }
 
@@ -386,9 +373,8 @@ export class MatrixGallery {
       legend: [enlarged.legend(theme)],
       drawn: () => {
         const { width, height } = enlarged;
-        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        figure.append(enlarged.printed(theme));
-        return { figure, width, height };
+        const look = { width, height, viewBox: `0 0 ${width} ${height}` };
+        return { figure: makeSvg("svg", look, enlarged.printed(theme)), width, height };
       },
       lines: () => linesOfMatrix(numbers),
     };
@@ -401,18 +387,15 @@ export class MatrixGallery {
  * @param {string} hidden what stands for no number
  */
 function tableOfMatrix(numbers, hidden) {
-  const [table, head, body] = [make("table"), make("thead"), make("tbody")];
-  linesOfMatrix(numbers).forEach((line, at) => {
-    const row = make("tr");
-    line.forEach((cell, nth) => {
-      if (at && nth) row.append(make("td", "", Number.isNaN(cell) ? hidden : Number(cell).toPrecision(4)));
-      else if (!at && !nth) row.append(make("td"));
-      else row.append(Object.assign(make("th", "", String(cell)), { scope: at ? "row" : "col" }));
+  const [head, ...body] = linesOfMatrix(numbers).map((line, at) => {
+    const cells = line.map((cell, nth) => {
+      if (at && nth) return make("td", "", Number.isNaN(cell) ? hidden : Number(cell).toPrecision(4));
+      if (!at && !nth) return make("td");
+      return Object.assign(make("th", "", String(cell)), { scope: at ? "row" : "col" });
     });
-    (at ? body : head).append(row);
+    return make("tr", "", ...cells);
   });
-  table.append(head, body);
-  return table;
+  return make("table", "", make("thead", "", head), make("tbody", "", ...body));
 }
 
 /** @param {Cell} cell @param {Numbers | undefined} numbers */

@@ -85,26 +85,17 @@ const FRAME_DASHES = [3, 3]; // pixels
 /** @param {OverviewRoot} root */
 function build(root) {
   const ui = {
-    orders: make("div", "orders"),
-    stage: make("div", "stage"),
-    canvas: make("canvas", "all"),
-    aside: make("div", "aside"),
-    preview: make("canvas", "preview"),
-    facts: make("div", "facts"),
+    orders: Object.assign(make("div", "orders"), { role: "toolbar" }),
+    canvas: Object.assign(make("canvas", "all"), { tabIndex: 0, role: "application" }),
+    preview: Object.assign(make("canvas", "preview"), { ariaHidden: "true" }),
     name: make("strong"),
     role: make("span", "role"),
     list: make("dl"),
     open: makeButton("", "open", null),
   };
-  ui.orders.setAttribute("role", "toolbar");
-  ui.facts.setAttribute("role", "status");
-  ui.facts.setAttribute("aria-live", "polite");
-  ui.canvas.tabIndex = 0;
-  ui.canvas.setAttribute("role", "application");
-  ui.facts.append(ui.name, ui.role, ui.list);
-  ui.aside.append(ui.preview, ui.facts, ui.open);
-  ui.stage.append(ui.canvas, ui.aside);
-  root.replaceChildren(ui.orders, ui.stage);
+  const facts = make("div", "facts", ui.name, ui.role, ui.list);
+  Object.assign(facts, { role: "status", ariaLive: "polite" });
+  root.replaceChildren(ui.orders, make("div", "stage", ui.canvas, make("div", "aside", ui.preview, facts, ui.open)));
   new ResizeObserver(() => root.fit?.()).observe(root);
   return ui;
 }
@@ -268,7 +259,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
         oneTabStop(ui.orders);
         fit();
       });
-      button.setAttribute("aria-pressed", String(order.by === name));
+      button.ariaPressed = String(order.by === name);
       if (order.by === name && name) {
         button.append(make("span", "way", (name === "role" ? order.reversed : down !== order.reversed) ? " ↓" : " ↑"));
         button.title = header.texts.turn;
@@ -322,10 +313,9 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   };
   ui.open.onclick = () => open(root.at);
   ui.open.textContent = header.texts.open;
-  ui.canvas.setAttribute("aria-label", header.texts.canvas);
-  ui.orders.setAttribute("aria-label", header.texts.order);
+  ui.canvas.ariaLabel = header.texts.canvas;
+  ui.orders.ariaLabel = header.texts.order;
   [ui.preview.width, ui.preview.height] = [atlas.side, atlas.side];
-  ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
   oneTabStop(ui.orders);
   root.described = null;
@@ -413,8 +403,8 @@ function overviewDrawn(plan, atlas, ink) {
   const pen = penOf(pictures);
   pen.scale(FINER, FINER);
   drawPictures(pen, plan, atlas, atlas.side / FINER, ink);
-  const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-  figure.append(makeSvg("image", { href: pictures.toDataURL(), width, height }));
+  const image = makeSvg("image", { href: pictures.toDataURL(), width, height });
+  const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, image);
   for (const { text, x, y, anchor } of plan.labels) {
     const letters = { "text-anchor": anchor === "center" ? "middle" : anchor, "font-size": LETTERS, fill: ink };
     figure.append(makeSvg("text", { x, y: y + LETTERS / 3, ...letters }, text));

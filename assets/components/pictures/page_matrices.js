@@ -135,7 +135,7 @@ class PageMatrices {
     const { gallery } = this;
     if (!this.#scene || !gallery.root.clientWidth) return;
     gallery.theme = themeOf(gallery.root);
-    this.penButton.setAttribute("aria-pressed", String(this.pen));
+    this.penButton.ariaPressed = String(this.pen);
     const step = this.scene.steps?.[stepInFocus()];
     const shown = step ? step.matrices.map((name) => this.#of(name)) : this.all;
     const matrices = shown.map((one) => {

@@ -33,12 +33,10 @@ class River {
   constructor(root, data) {
     this.root = root;
     this.data = data;
-    this.line = make("div", "line");
     this.before = makeButton("←", "", () => goBySteps(-1));
     this.after = makeButton("→", "", () => goBySteps(1));
     this.drawing = make("div", "drawing");
-    this.line.append(this.before, this.drawing, this.after);
-    root.replaceChildren(this.line);
+    root.replaceChildren(make("div", "line", this.before, this.drawing, this.after));
     document.addEventListener("keydown", (event) => this.#press(event));
     document.addEventListener("touchstart", (event) => this.#touch(event), { passive: true });
     document.addEventListener("touchend", (event) => this.#release(event), { passive: true });
@@ -47,8 +45,8 @@ class River {
   /** @param {RiverPage} data */
   show(data) {
     this.data = data;
-    this.before.setAttribute("aria-label", data.texts.before);
-    this.after.setAttribute("aria-label", data.texts.after);
+    this.before.ariaLabel = data.texts.before;
+    this.after.ariaLabel = data.texts.after;
     offerSteps(data.steps.map(({ name }) => name));
     followStep(this.root, () => this.#draw());
   }
@@ -64,11 +62,10 @@ class River {
     this.after.disabled = at === steps.length - 1;
     showOnly("step-", stepInFocus());
     const width = 2 * EDGE_WIDTH + steps.length * COLUMN;
-    const picture = makeSvg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img" });
-    const here = { number: at + 1, count: steps.length, title: steps[at].title };
-    picture.setAttribute("aria-label", fill(data.texts.here, here));
-    picture.append(...this.#ways(), ...steps.map((step, nth) => this.#step(step, nth)), ...this.#nodes());
-    this.drawing.replaceChildren(picture);
+    const label = fill(data.texts.here, { number: at + 1, count: steps.length, title: steps[at].title });
+    const look = { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label };
+    const drawn = steps.map((step, nth) => this.#step(step, nth));
+    this.drawing.replaceChildren(makeSvg("svg", look, ...this.#ways(), ...drawn, ...this.#nodes()));
     const { scrollWidth, clientWidth } = this.drawing;
     if (scrollWidth > clientWidth) this.drawing.tabIndex = 0;
     else this.drawing.removeAttribute("tabindex");
@@ -103,12 +100,10 @@ class River {
 
   /** @param {RiverStep} step @param {number} nth */
   #step({ name, title }, nth) {
-    const group = makeSvg("g", { class: nth === this.at ? "step now" : "step" });
     const x = this.#x(nth) + BOX.width / 2;
-    group.append(
-      makeSvg("rect", { x, y: 0, width: COLUMN - BOX.width, height: HEIGHT, rx: 4 }),
-      makeSvg("text", { x: x + (COLUMN - BOX.width) / 2, y: HEIGHT - 5 }, title),
-    );
+    const ground = makeSvg("rect", { x, y: 0, width: COLUMN - BOX.width, height: HEIGHT, rx: 4 });
+    const word = makeSvg("text", { x: x + (COLUMN - BOX.width) / 2, y: HEIGHT - 5 }, title);
+    const group = makeSvg("g", { class: nth === this.at ? "step now" : "step" }, ground, word);
     group.addEventListener("click", () => goToStep(name));
     return group;
   }
@@ -118,13 +113,10 @@ class River {
       .filter(({ symbol }) => symbol)
       .map(({ at, row, symbol }) => {
         const involved = at === this.at || at === this.at + 1;
-        const group = makeSvg("g", { class: involved ? "node now" : "node" });
         const [x, y] = [this.#x(at) - BOX.width / 2, ROWS[row] - BOX.height / 2];
-        group.append(
-          makeSvg("rect", { x, y, ...BOX, rx: 4 }),
-          makeSvg("text", { x: this.#x(at), y: ROWS[row] + 4 }, symbol),
-        );
-        return group;
+        const box = makeSvg("rect", { x, y, ...BOX, rx: 4 });
+        const word = makeSvg("text", { x: this.#x(at), y: ROWS[row] + 4 }, symbol);
+        return makeSvg("g", { class: involved ? "node now" : "node" }, box, word);
       });
   }
 

@@ -39,24 +39,20 @@ export class ShadedText {
     /** @type {import("../numbers/panel.js").TokenSide[]} */
     this.sides = panel.two ? ["query", "key"] : ["token"];
     this.prose = this.sides.map((side) => {
-      const text = make("div", "prose");
-      text.dir = isRtl(listOf(panel, side)) ? "rtl" : "ltr";
-      text.append(...listOf(panel, side).map((_, at) => tokenElement(panel, side, at, texts)));
-      return text;
+      const every = listOf(panel, side);
+      const tokens = every.map((_, at) => tokenElement(panel, side, at, texts));
+      return Object.assign(make("div", "prose", ...tokens), { dir: isRtl(every) ? "rtl" : "ltr" });
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
-    this.scroll = make("div", "scroll");
+    const parts = this.prose.flatMap((text, nth) => {
+      const whose = make("p", "whose", nth ? texts.text_key : texts.text_query);
+      whose.role = "presentation"; // a list has options alone
+      return [panel.two && whose, text];
+    });
+    this.scroll = make("div", "scroll", ...parts);
     fadeWhereMore(this.scroll);
     this.scroll.tabIndex = -1; // until it is a list of its own
     this.list = this.scroll;
-    this.prose.forEach((text, nth) => {
-      if (panel.two) {
-        const whose = make("p", "whose", nth ? texts.text_key : texts.text_query);
-        whose.setAttribute("role", "presentation"); // a list has options alone
-        this.scroll.append(whose);
-      }
-      this.scroll.append(text);
-    });
     stage.replaceChildren(this.scroll);
   }
 

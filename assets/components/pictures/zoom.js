@@ -75,8 +75,7 @@ export function goTo(map, cell) {
 // see it have the keys.
 /** @param {Heatmap} map */
 function smallPicture(map) {
-  const canvas = make("canvas", "whole");
-  canvas.setAttribute("aria-hidden", "true");
+  const canvas = Object.assign(make("canvas", "whole"), { ariaHidden: "true" });
   /** @param {PointerEvent} event */
   const follow = ({ offsetX, offsetY, buttons }) => {
     if (!buttons) return;

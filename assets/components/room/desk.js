@@ -6,7 +6,7 @@ import { formatted } from "../lesson/formatted.js";
 import { qrPicture } from "../lesson/qr.js";
 import { elementIn, make, makeButton, makeToggle, named, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
-import { drawQuestion, drawWays, leadByKeys, startProjecting } from "./projector.js";
+import { drawQuestion, drawWays, leadByKeys, MAX_VOTES, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
 import { drawTable } from "./table.js";
 
@@ -42,7 +42,6 @@ import { drawTable } from "./table.js";
  *   | { do: "screen" | "helped", number: number } | { do: "projector", shown: boolean }} DeskAct
  */
 
-const MAX_VOTES = 2;
 /** @type {WeakMap<Element, string>} */
 const drawnParts = new WeakMap();
 
@@ -67,8 +66,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const { pace, revealed, vote, shows_code, shows_spread, texts } = data;
     part(root, "ways", [pace, revealed, vote, shows_code, shows_spread, texts], () => drawWays(data, act));
   } else {
-    elementIn(root, ".problem").setAttribute("role", "alert");
-    elementIn(root, ".problem").textContent = data.problem;
+    Object.assign(elementIn(root, ".problem"), { role: "alert", textContent: data.problem });
     part(root, "pace", [data.pace, data.number, data.ask, data.answered, data.revealed, data.vote, data.texts], () =>
       pace(data, act),
     );
@@ -112,49 +110,43 @@ function showColumn(root, number) {
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
 function invite(page, act) {
   const { code, title, invitation, students, projector, texts } = page;
-  const told = make("div", "told");
   const link = make("a", "link leads-out", invitation.way_in);
   Object.assign(link, { href: invitation.link, target: "_blank", rel: "noopener noreferrer" });
-  told.append(make("h1", "", title), make("p", "code", code), link);
-  if (invitation.warning) told.append(make("p", "problem", invitation.warning));
-  told.append(make("p", "students", students));
-  if (!projector) {
-    const ways = make("div", "foot");
-    ways.append(
-      startProjecting(page, act),
-      makeButton(texts.leave, "quiet", () => act({ do: "leave" })),
-    );
-    told.append(ways);
-  }
+  const leave = makeButton(texts.leave, "quiet", () => act({ do: "leave" }));
+  const told = make(
+    "div",
+    "told",
+    make("h1", "", title),
+    make("p", "code", code),
+    link,
+    invitation.warning && make("p", "problem", invitation.warning),
+    make("p", "students", students),
+    !projector && make("div", "foot", startProjecting(page, act), leave),
+  );
   return [told, qrPicture(invitation.qr, texts.scan)];
 }
 
 /** @param {DeskPage} page @param {(what: DeskAct) => void} act */
 function pace({ pace: { screen, paused }, number, count, place, part, ask, answered, revealed, vote, texts }, act) {
-  const line = make("div", "ways");
   /** @param {string} text @param {number} by */
   const step = (text, by) => {
     const button = makeButton(by < 0 ? "‹" : "›", "step", () => act({ do: "screen", number: number + by }));
     button.disabled = number + by < 1 || number + by > count;
     return named(button, text);
   };
-  line.append(step(texts.previous, -1), make("span", "place", place), step(texts.next, 1));
-  const paces = make("div", "paces");
-  paces.setAttribute("role", "group");
-  paces.setAttribute("aria-label", texts.pace);
+  const line = make("div", "ways", step(texts.previous, -1), make("span", "place", place), step(texts.next, 1));
   /** @param {"free" | "here" | "pause"} what @param {boolean} pressed */
   const choice = (what, pressed) => makeToggle(texts[what], "choice", pressed, () => act({ do: what }));
-  paces.append(choice("free", screen === null), choice("here", screen !== null), choice("pause", paused));
-  const top = make("div", "controls");
-  top.append(line, paces, make("span", "part", part));
-  const heading = formatted("h2", "ask", ask);
-  const foot = make("div", "foot");
+  const choices = [choice("free", screen === null), choice("here", screen !== null), choice("pause", paused)];
+  const paces = Object.assign(make("div", "paces", ...choices), { role: "group", ariaLabel: texts.pace });
   const reveal = makeButton(revealed ? texts.revealed : texts.reveal, "lock", () => act({ do: "reveal" }));
   reveal.disabled = revealed;
-  foot.append(reveal);
-  if (revealed) foot.append(makeButton(texts.conceal, "quiet", () => act({ do: "conceal" })));
+  const conceal = makeButton(texts.conceal, "quiet", () => act({ do: "conceal" }));
   const again = makeButton(texts.again, "hint", () => act({ do: "again" }));
-  if (vote < MAX_VOTES && !revealed) foot.append(again);
-  foot.append(make("span", "answered", answered));
-  return [top, heading, foot];
+  const offered = revealed ? conceal : vote < MAX_VOTES && again;
+  return [
+    make("div", "controls", line, paces, make("span", "part", part)),
+    formatted("h2", "ask", ask),
+    make("div", "foot", reveal, offered, make("span", "answered", answered)),
+  ];
 }

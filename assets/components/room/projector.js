@@ -17,6 +17,7 @@ import { drawSpread } from "./spread.js";
  * @property {boolean | null} right
  */
 
+export const MAX_VOTES = 2;
 /** @type {Record<string, number>} */
 const SCREENS = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 };
 /** @type {Record<string, number>} */
@@ -80,7 +81,7 @@ function waysOf({ texts, pace, revealed, vote, shows_code, shows_spread }) {
   if (!shows_code) {
     if (!revealed) {
       ways.push({ key: "S", text: texts.spread, what: { do: "spread" }, pressed: shows_spread });
-      if (vote < 2) ways.push({ key: "V", text: texts.again, what: { do: "again" } });
+      if (vote < MAX_VOTES) ways.push({ key: "V", text: texts.again, what: { do: "again" } });
       ways.push({ key: "R", text: texts.reveal, what: { do: "reveal" } });
     } else ways.push({ key: "U", text: texts.conceal, what: { do: "conceal" } });
     ways.push({ key: "P", text: texts.pause, what: { do: "pause" }, pressed: pace.paused });
@@ -91,44 +92,30 @@ function waysOf({ texts, pace, revealed, vote, shows_code, shows_spread }) {
 /** @param {HTMLElement} root @param {import("./desk.js").DeskPage} page */
 export function drawQuestion(root, page) {
   const { invitation, answered, place, ask, spreads, shows_spread, note, texts } = page;
-  const top = make("p", "go");
-  top.append(make("span", "", invitation.way_in), make("span", "answered", answered), make("span", "place", place));
-  const scenes = make("div", "scenes");
-  for (const scene of spreads) {
-    const box = make("div", "shown");
-    box.append(shows_spread || scene.refusal ? drawSpread(root, scene, texts) : sceneSentence(scene.question));
-    if (scene.runs?.length) {
-      const runs = make("div", "runs");
-      runs.append(...scene.runs.map((run) => drawRun(root, run)));
-      box.append(runs);
-    }
-    scenes.append(box);
-  }
-  return [top, formatted("h1", "ask", ask), scenes, ...(note ? [make("p", "none", note)] : [])];
+  const top = [make("span", "", invitation.way_in), make("span", "answered", answered), make("span", "place", place)];
+  const scenes = spreads.map((scene) => {
+    const drawn = shows_spread || scene.refusal ? drawSpread(root, scene, texts) : sceneSentence(scene.question);
+    const runs = (scene.runs ?? []).map((run) => drawRun(root, run));
+    return make("div", "shown", drawn, runs.length > 0 && make("div", "runs", ...runs));
+  });
+  const parts = [make("p", "go", ...top), formatted("h1", "ask", ask), make("div", "scenes", ...scenes)];
+  return note ? [...parts, make("p", "none", note)] : parts;
 }
 
 /** @param {HTMLElement} root @param {RunOfClass} run */
 function drawRun(root, { heading, sentences, side, right }) {
-  const box = make("section", "run");
-  const name = make("h2", "", heading);
-  if (right !== null) name.append(" ", make("span", right ? "sign right" : "sign", right ? "✓" : "↻"));
-  const told = make("div", "told");
-  told.append(...sentences.map((pieces) => emphasized("p", pieces)));
-  box.append(name, told);
-  if (side) box.append(sideOf(root, { ...side, heading: "" }));
-  return box;
+  const sign = right === null ? [] : [" ", make("span", right ? "sign right" : "sign", right ? "✓" : "↻")];
+  const told = make("div", "told", ...sentences.map((pieces) => emphasized("p", pieces)));
+  return make("section", "run", make("h2", "", heading, ...sign), told, side && sideOf(root, { ...side, heading: "" }));
 }
 
 /** @param {import("./desk.js").DeskPage} page @param {ActAtDesk} act */
 export function drawWays(page, act) {
-  const foot = make("div", "keys");
-  const screens = make("span", "", fill(page.texts.screens, { keys: "← →" }));
-  foot.append(screens);
-  for (const { key, text, what, pressed } of waysOf(page)) {
+  const ways = waysOf(page).map(({ key, text, what, pressed }) => {
     const button = makeButton("", "quiet", () => carryOut(what, act));
     button.append(make("kbd", "", key === "Escape" ? "Esc" : key), ` ${text}`);
-    if (pressed !== undefined) button.setAttribute("aria-pressed", String(pressed));
-    foot.append(button);
-  }
-  return [foot];
+    if (pressed !== undefined) button.ariaPressed = String(pressed);
+    return button;
+  });
+  return [make("div", "keys", make("span", "", fill(page.texts.screens, { keys: "← →" })), ...ways)];
 }

@@ -46,41 +46,30 @@ const DRAWN = {
 
 /** @param {Element} root @param {SceneSpread} scene @param {Record<string, string>} texts */
 export function drawSpread(root, scene, texts) {
-  const box = make("div", "scene");
-  if (scene.heading) box.append(make("h3", "", scene.heading));
-  if (scene.refusal) {
-    box.append(make("p", "refusal", scene.refusal));
-    return box;
-  }
-  if (asksBesideSentence(scene.question)) box.append(sceneSentence(scene.question));
-  const votes = make("div", "votes");
-  for (const vote of scene.votes) {
-    const one = make("div", `vote ${scene.question.kind}`);
-    if (vote.heading) one.append(make("h3", "", vote.heading));
-    one.append(
-      vote.count
-        ? DRAWN[scene.question.kind]({ root, question: scene.question, vote, scene, texts })
-        : make("p", "none", texts.waiting),
-    );
-    if (vote.lost) one.append(make("p", "note", vote.lost));
-    votes.append(one);
-  }
-  box.append(votes);
-  return box;
+  const { heading, question, refusal } = scene;
+  const title = heading && make("h3", "", heading);
+  if (refusal) return make("div", "scene", title, make("p", "refusal", refusal));
+  const votes = scene.votes.map((vote) => {
+    const name = vote.heading && make("h3", "", vote.heading);
+    const drawn = vote.count
+      ? DRAWN[question.kind]({ root, question, vote, scene, texts })
+      : make("p", "none", texts.waiting);
+    return make("div", `vote ${question.kind}`, name, drawn, vote.lost && make("p", "note", vote.lost));
+  });
+  const sentence = asksBesideSentence(question) && sceneSentence(question);
+  return make("div", "scene", title, sentence, make("div", "votes", ...votes));
 }
 
 /** @param {string[]} words @param {VoteSpread} vote */
 function onWords(words, { counts, count, truth }) {
-  const row = make("div", "words");
-  row.dir = isRtl(words) ? "rtl" : "ltr";
-  for (const [at, word] of words.entries()) {
+  const names = words.map((word, at) => {
     const given = /** @type {number[]} */ (counts)[at];
-    const name = make("div", truth === String(at + 1) ? "word true" : "word");
+    const number = make("output", given ? "" : "nobody", String(given));
+    const name = make("div", truth === String(at + 1) ? "word true" : "word", make("bdi", "", word), number);
     name.style.setProperty("--share", `${(100 * given) / count}%`);
-    name.append(make("bdi", "", word), make("output", given ? "" : "nobody", String(given)));
-    row.append(name);
-  }
-  return row;
+    return name;
+  });
+  return Object.assign(make("div", "words", ...names), { dir: isRtl(words) ? "rtl" : "ltr" });
 }
 
 /** @param {OfVote} of */
@@ -100,8 +89,8 @@ function onCells({ question, vote, scene }) {
 function overRows({ question, vote, texts }) {
   const { words } = question;
   const [width, height] = [Math.max(words.length * 44, 240), 190];
-  const picture = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": texts.drawn });
-  picture.setAttribute("class", "rows");
+  const look = { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": texts.drawn, class: "rows" };
+  const picture = makeSvg("svg", look);
   picture.style.width = `${width}px`;
   /** @param {number} at @param {number} weight */
   const point = (at, weight) => `${((at + 0.5) * width) / words.length},${height - 8 - weight * (height - 16)}`;
@@ -125,20 +114,11 @@ function overRows({ question, vote, texts }) {
   }
   picture.append(line(vote.mean ?? [], "mean"));
   if (Array.isArray(vote.truth)) picture.append(line(/** @type {number[]} */ (vote.truth), "truth"));
-  const names = make("div", "names");
+  const names = make("div", "names", ...words.map((/** @type {string} */ word) => make("bdi", "", word)));
   names.style.width = `${width}px`;
-  names.append(...words.map((/** @type {string} */ word) => make("bdi", "", word)));
-  const keys = make("p", "legend");
-  for (const [name, text] of [
-    ["mean", texts.mean],
-    ["truth", vote.truth ? texts.truth : ""],
-  ])
-    if (text) keys.append(make("span", `key ${name}`, text));
-  const scrolls = make("div", "scrolls");
-  scrolls.append(picture, names);
-  const box = make("div");
-  box.append(scrolls, keys);
-  return box;
+  const truth = Array.isArray(vote.truth) && make("span", "key truth", texts.truth);
+  const keys = make("p", "legend", make("span", "key mean", texts.mean), truth);
+  return make("div", "", make("div", "scrolls", picture, names), keys);
 }
 
 /** @param {OfVote} of */
@@ -146,36 +126,29 @@ function onPlaces({ question, vote, texts }) {
   /** @type {number[]} */
   const heads = question.heads;
   const right = typeof vote.truth === "string" ? vote.truth.split(",") : [];
-  const table = make("table", "matrix places");
-  const head = make("tr");
-  head.append(make("th"), ...heads.map((_, at) => make("th", "column", fill(texts.place, { number: at + 1 }))));
-  table.append(head);
-  for (const [at, number] of heads.entries()) {
-    const line = make("tr");
-    line.append(make("th", "row", fill(texts.head, { head: number })));
-    for (const [place, given] of /** @type {number[][]} */ (vote.counts)[at].entries()) {
+  const names = heads.map((_, at) => make("th", "column", fill(texts.place, { number: at + 1 })));
+  const lines = heads.map((number, at) => {
+    const cells = /** @type {number[][]} */ (vote.counts)[at].map((given, place) => {
       const cell = make("td", right[place] === String(number) ? "true" : "", given ? String(given) : "");
       cell.style.setProperty("--share", `${(100 * given) / vote.count}%`);
-      line.append(cell);
-    }
-    table.append(line);
-  }
-  return table;
+      return cell;
+    });
+    return make("tr", "", make("th", "row", fill(texts.head, { head: number })), ...cells);
+  });
+  return make("table", "matrix places", make("tr", "", make("th"), ...names), ...lines);
 }
 
 /** @param {OfVote} of */
 function onPictures({ root, question, vote, scene, texts }) {
-  const row = make("div", "pictures");
   const colours = themeColours(root);
-  for (const [at, given] of /** @type {number[]} */ (vote.counts).entries()) {
-    const one = make("div", vote.truth === String(at + 1) ? "picture true" : "picture");
-    const name = make("div", "word");
+  const pictures = /** @type {number[]} */ (vote.counts).map((given, at) => {
+    const title = make("span", "", fill(texts.picture, { number: at + 1 }));
+    const name = make("div", "word", title, make("output", "", String(given)));
     name.style.setProperty("--share", `${(100 * given) / vote.count}%`);
-    name.append(make("span", "", fill(texts.picture, { number: at + 1 })), make("output", "", String(given)));
-    one.append(name, weightsOf(question.pictures[at], scene.titles, colours));
-    row.append(one);
-  }
-  return row;
+    const weights = weightsOf(question.pictures[at], scene.titles, colours);
+    return make("div", vote.truth === String(at + 1) ? "picture true" : "picture", name, weights);
+  });
+  return make("div", "pictures", ...pictures);
 }
 
 // Numbers as dots on their line; those that would cover each other are stacked.
@@ -194,13 +167,9 @@ function onLine({ question, vote, texts }) {
   const most = Math.max(...stacks);
   const size = Math.min(dot, 150 / most);
   const height = Math.max(most * size + 12, 40);
-  const picture = makeSvg("svg", {
-    viewBox: `-8 ${-height} ${width + 16} ${height + 24}`,
-    role: "img",
-    "aria-label": texts.drawn,
-  });
-  picture.setAttribute("class", "dots");
-  picture.append(makeSvg("line", { x1: 0, x2: width, y1: 0, y2: 0, class: "rule" }));
+  const viewBox = `-8 ${-height} ${width + 16} ${height + 24}`;
+  const rule = makeSvg("line", { x1: 0, x2: width, y1: 0, y2: 0, class: "rule" });
+  const picture = makeSvg("svg", { viewBox, role: "img", "aria-label": texts.drawn, class: "dots" }, rule);
   if (typeof vote.truth === "number") {
     const x = ((vote.truth - low) / (high - low)) * width;
     picture.append(makeSvg("line", { x1: x, x2: x, y1: 4, y2: -height, class: "truth" }));
@@ -211,25 +180,18 @@ function onLine({ question, vote, texts }) {
     makeSvg("text", { x: 0, y: 18 }, String(low)),
     makeSvg("text", { x: width, y: 18, "text-anchor": "end" }, String(high)),
   );
-  const box = make("div");
-  box.append(picture);
-  if (typeof vote.truth === "number") {
-    const keys = make("p", "legend");
-    keys.append(make("span", "key truth", `${texts.truth}: ${written(vote.truth)}`));
-    box.append(keys);
-  }
-  return box;
+  if (typeof vote.truth !== "number") return make("div", "", picture);
+  const key = make("span", "key truth", `${texts.truth}: ${written(vote.truth)}`);
+  return make("div", "", picture, make("p", "legend", key));
 }
 
 // Sentences and changes, the most frequent first. A sentence opens in another tab, where the model reads it.
 /** @param {OfVote} of */
 function inList({ vote, texts }) {
-  const list = make("ol", "given");
   const right = Array.isArray(vote.truth) ? vote.truth.map(String) : [];
-  for (const { answer, count, text, links } of vote.answers ?? []) {
+  const items = (vote.answers ?? []).map(({ answer, count, text, links }) => {
     const isRight = right.includes(answer);
-    const one = make("li", isRight ? "true" : "");
-    one.append(make("bdi", "", text));
+    const one = make("li", isRight ? "true" : "", make("bdi", "", text));
     if (count > 1) one.append(" ", make("output", "", fill(texts.times, { count })));
     if (isRight) one.append(" ", make("span", "verdict", `● ${texts.right}`));
     for (const { text: page, href } of links) {
@@ -237,7 +199,7 @@ function inList({ vote, texts }) {
       Object.assign(link, { target: "_blank", rel: "noopener", className: "leads-out" });
       one.append(" · ", link);
     }
-    list.append(one);
-  }
-  return list;
+    return one;
+  });
+  return make("ol", "given", ...items);
 }

@@ -10,7 +10,7 @@
  * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
  * @property {(name: string, value: unknown) => void} setStateValue for all that follow
  */
-import { elementIn, elementsIn, targetOf, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, make, targetOf, treeOf } from "../page/elements.js";
 
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const CODE = '[data-testid="stCode"] pre';
@@ -86,8 +86,7 @@ export function followLink(key) {
 /** @param {string} prefix @param {string} name */
 export function showOnly(prefix, name) {
   const id = `headscope-${prefix}shown`;
-  const style =
-    document.getElementById(id) ?? document.head.appendChild(Object.assign(document.createElement("style"), { id }));
+  const style = document.getElementById(id) ?? document.head.appendChild(Object.assign(make("style"), { id }));
   const one = `.${KEY}${prefix}${name}`;
   style.textContent = `html [class*="${KEY}${prefix}"]:not(${one}) { display: none; } html ${one} { display: flex; }`;
 }

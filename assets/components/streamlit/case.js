@@ -16,22 +16,16 @@ import { fitHeight, reserveTop } from "./adapter.js";
 /** @param {import("./adapter.js").Mounted<CasePage>} mounted */
 export default function ({ data, parentElement }) {
   const root = elementIn(parentElement, ".case");
-  const head = make("div", "head");
-  const name = make("div", "name");
-  name.append(make("span", "place", data.place), emphasized("strong", data.title));
-  const ways = make("nav", "ways");
-  for (const { text, title, href } of data.beside) {
-    ways.append(Object.assign(make("a", "", text), { href, title }));
-  }
+  const name = make("div", "name", make("span", "place", data.place), emphasized("strong", data.title));
+  const beside = data.beside.map(({ text, title, href }) => Object.assign(make("a", "", text), { href, title }));
   const leave = makeButton("×", "leave", () => {
     const url = new URL(location.href);
     url.searchParams.delete(data.field);
     history.replaceState(history.state, "", url.pathname + url.search);
     root.replaceChildren();
   });
-  ways.append(named(leave, data.leave));
-  head.append(name, ways);
-  root.replaceChildren(head, emphasized("p", data.notice));
+  const ways = make("nav", "ways", ...beside, named(leave, data.leave));
+  root.replaceChildren(make("div", "head", name, ways), emphasized("p", data.notice));
   fitHeight(root);
   return reserveTop(root);
 }

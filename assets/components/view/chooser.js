@@ -77,11 +77,8 @@ function rowGroup(row, palette, choice) {
     button.style.setProperty("--head", colour);
     return button;
   });
-  const name = make("span", "name", title);
-  name.setAttribute("aria-hidden", "true");
-  const box = make("div", "row");
-  box.append(name, radios(row, buttons, choice));
-  return box;
+  const name = Object.assign(make("span", "name", title), { ariaHidden: "true" });
+  return make("div", "row", name, radios(row, buttons, choice));
 }
 
 // A text as its words.
@@ -270,13 +267,12 @@ function show(root, choice) {
   const { data } = choice;
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
-  const rows = make("div", "rows");
-  rows.append(...data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette, choice)));
+  const groups = data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette, choice));
   const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, choice));
   const { activeElement } = treeOf(root);
   const active = groupsIn(root).find((group) => group.contains(activeElement));
   const scrolled = stripsIn(root).map((strip) => strip.scrollTop);
-  root.replaceChildren(...(data.rows.length ? [rows] : []), ...strips);
+  root.replaceChildren(...(groups.length ? [make("div", "rows", ...groups)] : []), ...strips);
   lightOptions(root);
   fitHeight(root);
   stripsIn(root).forEach((strip, nth) => {

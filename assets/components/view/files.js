@@ -161,9 +161,8 @@ function drawnScenes(scenes, written, { font, ink, palette }) {
       const letters = { "font-size": size, "font-weight": weight, fill: ink };
       figure.append(makeSvg("text", { x, y: y + below - 0.3 * size, ...letters }, line));
     }
-    const group = makeSvg("g", { transform: `translate(${x.toFixed(1)} ${(y + above).toFixed(1)})` });
-    group.append(...shapes(scene, ink, palette));
-    figure.append(group);
+    const transform = `translate(${x.toFixed(1)} ${(y + above).toFixed(1)})`;
+    figure.append(makeSvg("g", { transform }, ...shapes(scene, ink, palette)));
   });
   return { figure, width, height };
 }
@@ -195,13 +194,13 @@ function curvePath({ points, strength }, { colour, dash, thin }) {
 /** @param {import("../pictures/drawing.js").Label} label @param {string} ink */
 function labelText({ text, unknown, bold, notes = [], x, y, anchor, fill: colour }, ink) {
   const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor, "font-weight": bold ? 600 : 400 };
-  const element = makeSvg("text", { ...place, "font-size": text ? LABEL.word : LABEL.number, fill: colour ?? ink });
-  element.append(makeSvg("tspan", unknown ? { style: "text-decoration: underline dotted" } : {}, text));
-  notes.forEach(({ text: note, colour: own }, nth) => {
-    const place = { "font-size": LABEL.number, dx: text || nth ? LABEL.gap : 0 };
-    element.append(makeSvg("tspan", { ...place, fill: own ?? colour ?? ink }, note));
+  const letters = { "font-size": text ? LABEL.word : LABEL.number, fill: colour ?? ink };
+  const word = makeSvg("tspan", unknown ? { style: "text-decoration: underline dotted" } : {}, text);
+  const numbers = notes.map(({ text: note, colour: own }, nth) => {
+    const look = { "font-size": LABEL.number, dx: text || nth ? LABEL.gap : 0, fill: own ?? colour ?? ink };
+    return makeSvg("tspan", look, note);
   });
-  return element;
+  return makeSvg("text", { ...place, ...letters }, word, ...numbers);
 }
 
 // Has a sentence more cells than one table can hold?

@@ -30,11 +30,9 @@ export class HeadGrid {
   constructor(view) {
     this.view = view;
     this.selection = view.selection;
-    this.root = make("section", "all-heads");
     this.bar = make("div", "bar");
-    this.grid = make("div", "grid");
-    this.grid.setAttribute("role", "toolbar");
-    this.root.append(this.bar, this.grid);
+    this.grid = Object.assign(make("div", "grid"), { role: "toolbar" });
+    this.root = make("section", "all-heads", this.bar, this.grid);
   }
 
   // The sentence and the layer that are looked at, as they were sent.
@@ -52,7 +50,7 @@ export class HeadGrid {
       this.#compute();
     }
     this.pictures.forEach(({ button }, at) => {
-      button.setAttribute("aria-pressed", String(layer.heads[at] === this.selection.chosenHead));
+      button.ariaPressed = String(layer.heads[at] === this.selection.chosenHead);
     });
     oneTabStop(this.grid);
   }
@@ -107,7 +105,7 @@ export class HeadGrid {
     const { texts } = this.selection.header;
     const { layer } = this.shown;
     const title = fill(texts.grid, { layer: layer.number + 1 });
-    this.grid.setAttribute("aria-label", title);
+    this.grid.ariaLabel = title;
     const end = fill(texts.scale, { maximum: scaleEnd.toPrecision(3) });
     const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "file", () => save(this.#file(), format)));
     const note = paragraph([end, this.#hatched && fill(texts.sentence, { words: texts.colours_masked })], texts);
@@ -175,9 +173,7 @@ export class HeadGrid {
     const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     maps.forEach((map, at) => {
       const [x, y] = places[at];
-      const group = makeSvg("g", { transform: `translate(${x} ${y})` });
-      group.append(map.printed(theme));
-      figure.append(group);
+      figure.append(makeSvg("g", { transform: `translate(${x} ${y})` }, map.printed(theme)));
       let foot = y + tall;
       for (const { text, size } of below[at]) {
         foot += LEADING * size;

@@ -131,18 +131,15 @@ export class HeadView {
     this.chips = make("div", "chips");
     this.row = new PanelRow(root, (nth) => this.lookAtPanel(nth));
     this.foot = make("div", "foot");
-    this.caption = make("p", "caption");
-    this.caption.dir = "auto";
+    this.caption = Object.assign(make("p", "caption"), { dir: "auto" });
     this.matrices = new HeadMatrices(this);
     this.grid = new HeadGrid(this);
-    const controls = make("div", "controls");
-    controls.append(this.bar, this.chips);
-    const under = make("div", "under");
+    const controls = make("div", "controls", this.bar, this.chips);
+    const under = make("div", "under", this.foot, this.matrices.bar);
     fadeWhereMore(this.chips);
-    under.append(this.foot, this.matrices.bar);
     const { sentences, panels } = this.row;
     root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);
-    for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
+    for (const row of [this.bar, this.chips]) row.role = "toolbar";
     root.addEventListener("keydown", (event) => this.#press(event));
     root.addEventListener("click", () => this.#takeKeys());
     root.addEventListener("dblclick", (event) => {
@@ -500,8 +497,7 @@ function showAnswers(place, answers, texts, colours) {
   place.dataset.text = text;
   place.replaceChildren(
     ...answers.map(([asked, words, note, sure, heads]) => {
-      const pair = make("span", "answer", `${asked} `);
-      pair.append(make("b", sure ? "" : "unsure", words));
+      const pair = make("span", "answer", `${asked} `, make("b", sure ? "" : "unsure", words));
       if (heads.length) {
         const numbers = heads.map((head) => head + 1).join(texts.comma);
         const style = `color: ${colours[heads[0] % colours.length]}`;
@@ -542,24 +538,18 @@ function nothing(selection, panel) {
  */
 function panelOf(selection, theme, panel, words) {
   const { header, panels, state } = selection;
-  const head = make("div", header.compact ? "head compact" : "head");
-  const box = make("div", "panel");
   const stage = make("div", `stage ${state.drawing}`);
-  const answers = make("p", "answers");
-  answers.setAttribute("aria-live", "polite");
-  answers.hidden = !header.answers?.some((one) => one.length);
-  const status = make("p", "status");
-  status.setAttribute("aria-live", "polite");
+  const hidden = !header.answers?.some((one) => one.length);
+  const answers = Object.assign(make("p", "answers"), { ariaLive: "polite", hidden });
+  const status = Object.assign(make("p", "status"), { ariaLive: "polite" });
   const standsAbove = header.strips && header.brief !== false;
-  if ((panels.length > 1 && !standsAbove) || panel.two)
-    head.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
+  const title = Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" });
+  const isTitled = (panels.length > 1 && !standsAbove) || panel.two;
   const strip = stripOf(selection, theme, panel);
   const isWords = header.strips && !panel.two && state.drawing === "text";
-  if (strip) head.append(strip.stage);
-  if (isWords) head.append(stage);
-  head.append(answers);
-  if (!isWords) box.append(stage);
-  box.append(status);
+  const className = header.compact ? "head compact" : "head";
+  const head = make("div", className, isTitled && title, strip?.stage, isWords && stage, answers);
+  const box = make("div", "panel", !isWords && stage, status);
   const drawing = new DRAWINGS[state.drawing](selection, theme, panel, stage);
   return { panel, head, box, stage, answers, status, strip, drawing };
 }
@@ -567,11 +557,9 @@ function panelOf(selection, theme, panel, words) {
 // Makes the part of a drawing that has the keyboard a list of tokens to a screen reader.
 /** @param {HTMLElement} list @param {Panel} panel @param {Record<string, string>} texts */
 function asList(list, panel, texts) {
-  list.tabIndex = 0;
   list.dataset.panel = String(panel.nth);
-  list.setAttribute("role", "listbox");
-  list.setAttribute("aria-multiselectable", "true");
-  list.setAttribute("aria-label", fill(texts.panel, { text: panel.title }));
+  const ariaLabel = fill(texts.panel, { text: panel.title });
+  Object.assign(list, { tabIndex: 0, role: "listbox", ariaMultiSelectable: "true", ariaLabel });
 }
 
 // The sentence above its drawing. The drawing has the keyboard: to a screen reader they are one and the same.
@@ -580,8 +568,7 @@ function stripOf(selection, theme, panel) {
   const { header, state } = selection;
   const fits = !panel.two && panel.tokens.length <= LONGEST_STRIP;
   if (!header.strips || !fits || state.drawing === "text") return null;
-  const stage = make("div", "strip text");
-  stage.setAttribute("aria-hidden", "true");
+  const stage = Object.assign(make("div", "strip text"), { ariaHidden: "true" });
   const strip = new ShadedText(selection, theme, panel, stage);
   strip.isStrip = true;
   for (const element of strip.elements) element.removeAttribute("id");

@@ -24,8 +24,7 @@ export class PanelRow {
     this.lookAtPanel = lookAtPanel;
     this.sentences = make("div", "sentences");
     this.panels = make("div", "panels");
-    this.names = make("div", "names segments");
-    this.names.setAttribute("role", "toolbar");
+    this.names = Object.assign(make("div", "names segments"), { role: "toolbar" });
     this.panels.addEventListener("scroll", () => this.#scrolled(), { passive: true });
   }
 
@@ -37,7 +36,7 @@ export class PanelRow {
    */
   show(heads, boxes, titles, name) {
     this.heads = heads;
-    this.names.setAttribute("aria-label", name);
+    this.names.ariaLabel = name;
     const buttons = apart(titles).map((title, nth) => makeButton(title, "", () => this.lookAtPanel(nth)));
     for (const one of buttons) one.dir = "auto";
     renew(this.names, buttons.length > 1 ? buttons : []);
@@ -66,7 +65,7 @@ export class PanelRow {
     });
     if (!this.swiped) return;
     [...this.names.children].forEach((button, at) => {
-      button.setAttribute("aria-pressed", String(at === nth));
+      button.ariaPressed = String(at === nth);
     });
     oneTabStop(this.names);
     if (this.inSight !== nth) this.panels.scrollLeft = nth * this.#step;

@@ -16,17 +16,9 @@ const FAINT = 0.1; // where no weight in sight reaches this, bringing small ones
 const SEGMENTS = 16; // layers that get a button each
 const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
 
-/** @param {string} label @param {HTMLElement[]} buttons @param {string} className */
-function group(label, buttons, className = "") {
-  const box = make("div", `group ${className}`);
-  box.setAttribute("role", "group");
-  box.setAttribute("aria-label", label);
-  box.append(...buttons);
-  return box;
-}
-
-/** @param {string} label @param {HTMLElement[]} buttons */
-const segments = (label, buttons) => group(label, buttons, "segments");
+/** @param {"segments" | "shared"} kind @param {string} label @param {HTMLElement[]} buttons */
+const group = (kind, label, ...buttons) =>
+  Object.assign(make("div", `group ${kind}`, ...buttons), { role: "group", ariaLabel: label });
 
 /** @param {HeadView} view */
 export function showBar(view) {
@@ -44,17 +36,17 @@ export function showBar(view) {
     return button;
   });
   /** @type {HTMLElement[]} */
-  const parts = [segments(texts.drawing, drawings)];
+  const parts = [group("segments", texts.drawing, ...drawings)];
   if (header.layers > 1) parts.push(layers(view));
   if (held && !page.open) parts.push(make("span", "note", held));
   if ((state.drawing === "text" && !two) || state.drawing === "arcs") {
     const sides = /** @type {const} */ (["query", "key"]).map((side) =>
       makeToggle(texts[`side_${side}`], "", state.side === side, () => view.set("side", side)),
     );
-    parts.push(segments(texts.direction, sides));
+    parts.push(group("segments", texts.direction, ...sides));
   }
   if (!compact) parts.push(options(view), saving(view));
-  bar.setAttribute("aria-label", texts.bar);
+  bar.ariaLabel = texts.bar;
   renew(bar, parts);
   oneTabStop(bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
@@ -72,16 +64,10 @@ function layers(view) {
   if (header.layers <= SEGMENTS) {
     const buttons = every.map((number) => {
       const button = makeToggle(String(number + 1), "", state.layer === number, () => view.toLayer(number));
-      button.setAttribute("aria-label", name(number));
-      button.disabled = isFar(number);
-      return button;
+      return Object.assign(button, { ariaLabel: name(number), disabled: isFar(number) });
     });
-    const box = segments(texts.layers, buttons);
-    box.prepend(make("span", "label", texts.layers));
-    return box;
+    return group("segments", texts.layers, make("span", "label", texts.layers), ...buttons);
   }
-  const select = make("select");
-  select.setAttribute("aria-label", texts.layers);
   /** @param {number} number */
   const option = (number) =>
     Object.assign(make("option", "", name(number)), {
@@ -89,17 +75,13 @@ function layers(view) {
       selected: number === state.layer,
       disabled: isFar(number),
     });
-  select.append(...every.map(option));
+  const select = Object.assign(make("select", "", ...every.map(option)), { ariaLabel: texts.layers });
   select.onchange = () => view.toLayer(Number(select.value));
   return select;
 }
 
-/** @param {string} text @param {HTMLElement[]} parts */
-function menu(text, parts) {
-  const inside = make("div", "inside");
-  inside.append(...parts);
-  return makeMenu("menu", [text], inside);
-}
+/** @param {string} text @param {(HTMLElement | false | null | undefined)[]} parts */
+const menu = (text, ...parts) => makeMenu("menu", [text], make("div", "inside", ...parts));
 
 /** @param {import("../numbers/panel.js").Panel[]} panels */
 const hasSpecials = (panels) => panels.some(({ special }) => special.query.size + special.key.size > 0);
@@ -108,12 +90,6 @@ const hasSpecials = (panels) => panels.some(({ special }) => special.query.size 
 function options(view) {
   const { header, panels, state, threshold: least } = view.selection;
   const { texts } = header;
-  /** @param {string} text @param {HTMLInputElement} input */
-  const field = (text, input) => {
-    const label = make("label", "", text);
-    label.append(input);
-    return label;
-  };
   const threshold = Object.assign(make("input"), {
     type: "range",
     min: 0,
@@ -143,18 +119,17 @@ function options(view) {
   const tick = (name, text) => {
     const box = Object.assign(make("input"), { type: "checkbox", checked: state[name] });
     box.onchange = () => view.set(name, box.checked);
-    const label = make("label", "tick");
-    label.append(box, text);
-    return label;
+    return make("label", "tick", box, text);
   };
-  const thresholdField = field(texts.threshold, threshold);
-  thresholdField.append(readout);
-  /** @type {HTMLElement[]} */
-  const parts = [thresholdField, field(texts.max_lines, maxLines), tick("fitted", texts.fitted)];
-  if (hasSpecials(panels)) parts.push(tick("rescaled", texts.hide_special));
-  if (header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
-  parts.push(make("p", "keys", texts.keys));
-  return menu(texts.options, parts);
+  return menu(
+    texts.options,
+    make("label", "", texts.threshold, threshold, readout),
+    make("label", "", texts.max_lines, maxLines),
+    tick("fitted", texts.fitted),
+    hasSpecials(panels) && tick("rescaled", texts.hide_special),
+    header.groups?.some(Boolean) && tick("words", texts.words),
+    make("p", "keys", texts.keys),
+  );
 }
 
 /** @param {HeadView} view */
@@ -169,11 +144,14 @@ function saving(view) {
     });
     return button;
   };
-  const table = isTooLong(selection) ? texts.save_csv_word : texts.save_csv;
-  const parts = [item(texts.save_png, "png"), item(texts.save_svg, "svg"), item(table, "csv")];
-  if (page.page) parts.push(item(texts.save_page, "html"));
-  if (page.model) parts.push(item(texts.save_model, "model"));
-  return menu(texts.save, parts);
+  return menu(
+    texts.save,
+    item(texts.save_png, "png"),
+    item(texts.save_svg, "svg"),
+    item(isTooLong(selection) ? texts.save_csv_word : texts.save_csv, "csv"),
+    page.page && item(texts.save_page, "html"),
+    page.model && item(texts.save_model, "model"),
+  );
 }
 
 // Chips are made once and then changed in place: a double-click needs the same button twice.
@@ -186,7 +164,7 @@ export function showChips(view) {
   const identity = JSON.stringify([header.heads, header.kv, texts.head, roles]);
   if (chips.dataset.identity !== identity) {
     chips.dataset.identity = identity;
-    chips.setAttribute("aria-label", texts.chips);
+    chips.ariaLabel = texts.chips;
     const own = Array.from({ length: header.heads }, (_, head) => chip(view, head));
     chips.classList.toggle("brief", header.heads > MAX_NAMED);
     const all = makeToggle(texts.all_heads, "chip every", false, () => {
@@ -197,12 +175,12 @@ export function showChips(view) {
     chips.replaceChildren(...framed(header, own), all);
   }
   const buttons = /** @type {HTMLButtonElement[]} */ ([...chips.querySelectorAll(".chip")]);
-  buttons.pop()?.setAttribute("aria-pressed", String(heads.length === every.length));
+  required(buttons.pop(), "switch of all heads").ariaPressed = String(heads.length === every.length);
   buttons.forEach((button, head) => {
     const { colour, dash } = lookOf(theme.palette, head);
     button.style.setProperty("--head", colour);
     button.classList.toggle("dashed", dash.length > 0);
-    button.setAttribute("aria-pressed", String(heads.includes(head)));
+    button.ariaPressed = String(heads.includes(head));
     button.disabled = !page.open && !every.includes(head); // which a page on its own cannot load
     const [, role = ""] = roles[head] ?? [];
     button.title = [role, every.includes(head) ? texts.chip_help : texts.chip_load].filter(Boolean).join("\n");
@@ -219,11 +197,9 @@ function framed(header, chips) {
   return Array.from({ length: header.kv }, (_, kv) => {
     const [first, last] = [kv * size, (kv + 1) * size];
     const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));
-    name.setAttribute("aria-hidden", "true"); // the frame says it in full
+    name.ariaHidden = "true"; // the frame says it in full
     const label = fill(texts.shared_heads, { heads: `${first + 1}–${last}`, head: kv + 1 });
-    const box = group(label, [name, ...chips.slice(first, last)], "shared");
-    box.title = label;
-    return box;
+    return Object.assign(group("shared", label, name, ...chips.slice(first, last)), { title: label });
   });
 }
 
@@ -235,7 +211,7 @@ function chip(view, head) {
   const [role = ""] = header.roles?.[selection.state.layer]?.[head] ?? [];
   const button = makeToggle(header.heads > MAX_NAMED ? String(head + 1) : name, "chip", false, null);
   if (role && header.heads <= MAX_NAMED) button.append(" ", make("small", "", role));
-  button.setAttribute("aria-label", role ? `${name} ${role}` : name);
+  button.ariaLabel = role ? `${name} ${role}` : name;
   button.dataset.head = String(head);
   const here = () => selection.every.includes(head);
   button.onclick = (event) => {
