@@ -102,7 +102,8 @@ def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel):
 def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
     code = """
     const rest = layerOf({ ...panel, rescaled: new Map(), special: { key: new Set([0, 5]) } }, 1, true);
-    return [[0, 3].map((q) => rest.row(1, q)), rest.column(1, 4), rest.column(1, 5), rest.weight(1, 3, 4),
+    const column = (key) => across(rest, 1, { side: "key", tokens: [key] });
+    return [[0, 3].map((q) => rest.row(1, q)), column(4), column(5), rest.weight(1, 3, 4),
             rest.away(1, 3), rest.sees(1, 3, 5), rest.sees(1, 3, 4), table(panel, rest, [1], null).length];
     """
     rows, column, hidden, cell, away, sees_hidden, sees, n_rows = on_panel(code)
@@ -125,7 +126,7 @@ def test_words_average_over_query_pieces_and_sum_over_key_pieces(on_panel, weigh
     const groups = { query: { of: queries, labels: [] }, key: { of: keys, labels: [] } };
     const joined = prepared(panel, { groups: [groups], special: [] }, 0, true).layers.get(1);
     return [joined.nQuery, joined.nKey, Array.from({ length: joined.nQuery }, (_, q) => joined.row(2, q)),
-            joined.column(2, 3), joined.weight(2, 2, 1)];
+            across(joined, 2, { side: "key", tokens: [3] }), joined.weight(2, 2, 1)];
     """
     n_query, n_key, rows, column, cell = on_panel(code, queries=QUERY_WORDS, keys=KEY_WORDS)
     summed = np.add.reduceat(weights[2], np.unique(KEY_WORDS, return_index=True)[1], axis=1)

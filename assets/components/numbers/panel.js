@@ -15,7 +15,6 @@
  * @property {(head: number, query: number, key: number) => boolean} sees
  * @property {(head: number, query: number, key: number) => number} weight
  * @property {(head: number, query: number) => Float32Array} row
- * @property {(head: number, key: number) => Float32Array} column
  * @property {(head: number, query: number, key: number) => number} [score]
  * @property {(head: number, query: number) => number} [away] what a query takes from the keys that are left out
  * @property {Set<number>} [hidden] these keys
@@ -85,11 +84,6 @@ class Grouped {
     }
     return joined;
   }
-
-  /** @param {number} head @param {number} key */
-  column(head, key) {
-    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
-  }
 }
 
 /** @param {number[]} groups */
@@ -153,11 +147,6 @@ class Rescaled {
     const { kept } = this.shares(head, query);
     return this.layer.row(head, query).map((w, key) => (this.hidden.has(key) || !kept ? 0 : w / kept));
   }
-
-  /** @param {number} head @param {number} key */
-  column(head, key) {
-    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
-  }
 }
 
 /**
@@ -171,10 +160,7 @@ class Rescaled {
 export function prepared(panel, header, nth, words) {
   const groups = header.groups?.[nth] ?? null;
   const two = panel.keys !== panel.tokens;
-  const [queries, keys] = header.special[nth] ?? [[], []];
-  const special = { query: new Set(queries), key: new Set(keys) };
-  const strange = unknownIn(header, nth);
-  const unknown = { query: new Set(strange.query), key: new Set(strange.key) };
+  const [special, unknown] = [header.special[nth], header.unknown?.[nth]].map(bySide);
   /** @param {Side} _ @param {number} at */
   const same = (_, at) => at;
   const pieces = {
@@ -206,15 +192,9 @@ export function prepared(panel, header, nth, words) {
   };
 }
 
-/**
- * The positions of the words of a panel that are outside the vocabulary, as it was sent.
- * @param {Header} header
- * @param {number} nth
- */
-export function unknownIn(header, nth) {
-  const [query, key] = header.unknown?.[nth] ?? [[], []];
-  return { query, key };
-}
+// Positions of those that look and of those that are looked at, as a header has them.
+/** @param {number[][]} [positions] */
+export const bySide = ([query, key] = [[], []]) => ({ query: new Set(query), key: new Set(key) });
 
 /**
  * The questions of each head in a layer of a panel; only heads of the last layer are asked any.

@@ -207,14 +207,6 @@ export class Layer {
     return row;
   }
 
-  // The weights of every query on a key. Float32Array of nQuery.
-  /** @param {number} head @param {number} key */
-  column(head, key) {
-    const column = new Float32Array(this.nQuery);
-    for (let query = 0; query < column.length; query++) column[query] = this.weight(head, query, key);
-    return column;
-  }
-
   // The numbers of a token in "q", "k" or "v" of a head. Float32Array of d_k or d_v.
   /** @param {"q" | "k" | "v"} name @param {number} head @param {number} at */
   vector(name, head, at) {

@@ -105,10 +105,7 @@ export function drawCurves(context, curves, palette, marked) {
   }
   const ordered = [...groups.values()].sort((a, b) => a.level - b.level); // the strongest on top
   for (const group of ordered) stroke(context, group.curves, palette, group.head, group.level / 24);
-  if (marked) {
-    context.lineWidth = strokeOf(marked.strength).width + 2;
-    stroke(context, [marked], palette, marked.head, 1, context.lineWidth);
-  }
+  if (marked) stroke(context, [marked], palette, marked.head, 1, strokeOf(marked.strength).width + 2);
 }
 
 /**

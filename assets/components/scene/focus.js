@@ -106,12 +106,17 @@ function inItsPlace(own, tokens, at) {
   return Math.min(start + at - before, Math.max(start + 1, end - 1), tokens.length - 1);
 }
 
+// For one head the weights between a token and every token of the other side.
+/** @param {AnyLayer} layer @param {number} head @param {Side} side @param {number} token */
+function ofToken(layer, head, side, token) {
+  if (side === "query") return layer.row(head, token);
+  return Float32Array.from({ length: layer.nQuery }, (_, query) => layer.weight(head, query, token));
+}
+
 // For one head the weights between the focus and every token of the other side, summed over the focus.
 /** @param {AnyLayer} layer @param {number} head @param {Focus} focus */
 export function across(layer, head, focus) {
-  const [first, ...others] = focus.tokens.map((token) =>
-    focus.side === "query" ? layer.row(head, token) : layer.column(head, token),
-  );
+  const [first, ...others] = focus.tokens.map((token) => ofToken(layer, head, focus.side, token));
   if (!others.length) return first;
   return first.map((weight, i) => others.reduce((sum, other) => sum + other[i], weight));
 }
@@ -151,7 +156,7 @@ export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, thre
   for (const head of heads) {
     for (const token of tokens) {
       if (hidden[side].has(token)) continue;
-      const weights = side === "query" ? layer.row(head, token) : layer.column(head, token);
+      const weights = ofToken(layer, head, side, token);
       for (const other of strongest(weights, { threshold, count, hidden: away })) {
         const [query, key] = side === "query" ? [token, other] : [other, token];
         lines.push({ head, query, key, weight: weights[other] });

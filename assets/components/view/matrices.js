@@ -2,7 +2,7 @@
 // the browser has, so another head, layer or token needs no message to the server.
 
 import { stepsTo } from "../numbers/explanation.js";
-import { listOf, nothingIn, unknownIn } from "../numbers/panel.js";
+import { bySide, listOf, nothingIn } from "../numbers/panel.js";
 import { make, makeChoice, renew, required } from "../page/elements.js";
 import { exact, fill, isolated, lowered, paragraph, questionId } from "../page/wording.js";
 import { largestOf } from "../pictures/colours.js";
@@ -85,8 +85,8 @@ function orderOf(values, width, order, row) {
 /** @param {number} at @param {Range} part */
 const isWithin = (at, [from, to]) => at >= from && at < to;
 // Positions inside a window, relative to its start.
-/** @param {number[]} positions @param {Range} part */
-const within = (positions, part) => positions.filter((at) => isWithin(at, part)).map((at) => at - part[0]);
+/** @param {Iterable<number>} positions @param {Range} part */
+const within = (positions, part) => [...positions].filter((at) => isWithin(at, part)).map((at) => at - part[0]);
 
 export class HeadMatrices {
   state = { order: ORDERS[0], end: ENDS[0] };
@@ -277,7 +277,7 @@ export class HeadMatrices {
     const width = range[1] - range[0];
     const row = (focus[rows] ?? focus.query ?? focus.key ?? 0) - parts[rows][0];
     const order = columns ? [] : orderOf(values, width, isVector(name) ? this.state.order : ORDERS[0], row);
-    const unknown = unknownIn(header, nth);
+    const unknown = bySide(header.unknown?.[nth]);
     const number = layer.number + 1;
     // Query heads share keys and values, which have the number of their own head.
     const shared = header.kv && (name === "k" || name === "v") ? Math.floor((head * header.kv) / layer.nHeads) : head;
