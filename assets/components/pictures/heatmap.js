@@ -26,16 +26,7 @@ import { Viewport } from "./viewport.js";
  * @property {Unknown} [unknown] names with a dotted line below
  */
 
-/**
- * How a heatmap looks on the page.
- * @typedef {object} MatrixLook
- * @property {import("./colours.js").Colour[]} sequential
- * @property {import("./colours.js").Colour[]} diverging
- * @property {string} ink
- * @property {string} accent
- * @property {string} font
- */
-
+/** @typedef {import("./theme.js").Theme} Theme */
 /** @typedef {{ rows: number[], columns: number[] }} Unknown words outside a vocabulary */
 /** @typedef {{ row: number, column: number }} Cell */
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
@@ -60,13 +51,11 @@ const hatchings = new Map();
 const NONE = { rows: [], columns: [], cell: null };
 /** @type {Numbers} */
 const NO_NUMBERS = { rows: [], columns: [], values: new Float32Array(0), signed: false, end: 1 };
-/** @type {MatrixLook} */
-const NO_LOOK = { sequential: [], diverging: [], ink: "", accent: "", font: "" };
 
 /**
  * The colour of a value: red, green, blue, opacity.
  * @param {Numbers} numbers
- * @param {MatrixLook} look
+ * @param {Theme} look
  * @param {number} value
  */
 export function cellColour(numbers, look, value) {
@@ -87,7 +76,7 @@ function shareOf({ signed, end, roots }, value) {
 
 export class Heatmap {
   numbers = NO_NUMBERS;
-  look = NO_LOOK;
+  look = /** @type {Theme} */ ({}); // as long as there are no numbers
   /** @type {Marks} */
   marks = NONE;
   /** one pixel for each of the values, once they are drawn */
@@ -116,7 +105,7 @@ export class Heatmap {
    * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them, at least
    * `above` pixels of them above. What is zoomed stays so while as many cells have the same room.
    * @param {Numbers} numbers
-   * @param {MatrixLook} look
+   * @param {Theme} look
    * @param {number} width
    * @param {number} height
    * @param {boolean} named
@@ -125,7 +114,8 @@ export class Heatmap {
   show(numbers, look, width, height, named, above = 0) {
     const { rows, columns } = numbers;
     const margins = named ? marginsOf(numbers, look) : { left: 0, right: 0, above: 0 };
-    this.replace(numbers, look);
+    this.look = look;
+    this.replace(numbers);
     this.named = named;
     this.left = margins.left;
     this.above = Math.max(named ? above : 0, margins.above);
@@ -139,21 +129,18 @@ export class Heatmap {
     fit(this.canvas, width, height);
   }
 
-  /**
-   * Other numbers in the same place.
-   * @param {Numbers} numbers
-   * @param {MatrixLook} look
-   */
-  replace(numbers, look = this.look) {
+  // Other numbers in the same place.
+  /** @param {Numbers} numbers */
+  replace(numbers) {
     const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
     const tiles = numbers.exact && (numbers.step ?? 1) > 1 ? new Tiles(numbers.exact, () => this.paint()) : null;
-    Object.assign(this, { numbers, look, isDrawn: false, tiles, hidden: hiddenCells(numbers.values, width) });
+    Object.assign(this, { numbers, isDrawn: false, tiles, hidden: hiddenCells(numbers.values, width) });
   }
 
   /**
    * Numbers with their names, as large as there is room and no cell larger than it need be.
    * @param {Numbers} numbers
-   * @param {MatrixLook} look
+   * @param {Theme} look
    * @param {number} room pixels from side to side
    * @param {number} tall and of all rows
    * @param {{ width: number, height: number }} cell pixels of the largest cell
@@ -210,13 +197,9 @@ export class Heatmap {
     if (this.viewport.zoomed) this.viewport.reveal(cell);
   }
 
-  /**
-   * Draw the cells, the frames around marked rows and columns, and the names.
-   * @param {MatrixLook} look
-   * @param {Marks} marks
-   */
-  paint(look = this.look, marks = this.marks) {
-    Object.assign(this, { look, marks });
+  // Draw the cells, the frames around marked rows and columns, and the names.
+  paint(marks = this.marks) {
+    this.marks = marks;
     const context = penOf(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     if (!this.numbers.values.length) return;
@@ -241,7 +224,7 @@ export class Heatmap {
 
   /**
    * It is drawn anew for a file, as vectors and without the pointer's cell.
-   * @param {MatrixLook} look
+   * @param {Theme} look
    */
   printed(look) {
     const copy = Object.assign(new Heatmap(), this, {
@@ -256,7 +239,7 @@ export class Heatmap {
   }
 
   // The scale of the colours, for the legend of a file.
-  /** @param {MatrixLook} look @returns {import("../page/saving.js").LegendEntry} */
+  /** @param {Theme} look @returns {import("../page/saving.js").LegendEntry} */
   legend({ sequential, diverging }) {
     const { end, roots, signed } = this.numbers;
     const colours = signed ? diverging : sequential;
@@ -353,7 +336,7 @@ function printCells(map, pen) {
 }
 
 // The slanted lines of one hidden cell, as vectors.
-/** @param {SvgPen} pen @param {MatrixLook} look @param {[number, number, number, number]} place of the cell */
+/** @param {SvgPen} pen @param {Theme} look @param {[number, number, number, number]} place of the cell */
 function hatchCell(pen, { ink }, [x, y, width, height]) {
   Object.assign(pen, { strokeStyle: ink, lineWidth: 1, globalAlpha: HATCH_STRENGTH });
   pen.beginPath();
@@ -389,7 +372,7 @@ function hiddenCells(values, width) {
 // Slanted lines over hidden cells: in every theme and at every size they are no value near 0.
 /**
  * @param {CanvasRenderingContext2D} context
- * @param {MatrixLook} look
+ * @param {Theme} look
  * @param {Path2D} cells
  * @param {number[]} place as of `setTransform`
  */
@@ -425,7 +408,7 @@ function hatching(ink, ratio) {
   return pattern;
 }
 
-/** @param {HTMLCanvasElement} picture @param {Numbers} numbers @param {MatrixLook} look @param {number} width */
+/** @param {HTMLCanvasElement} picture @param {Numbers} numbers @param {Theme} look @param {number} width */
 function pixels(picture, numbers, look, width) {
   const height = numbers.values.length / width;
   if (picture.width !== width || picture.height !== height) Object.assign(picture, { width, height });
@@ -436,7 +419,7 @@ function pixels(picture, numbers, look, width) {
  * Numbers as pixels, one each, in rows of so many, with their first at a place of a canvas.
  * @param {CanvasRenderingContext2D} context
  * @param {Pick<Numbers, "values" | "signed" | "end" | "roots">} numbers
- * @param {Pick<MatrixLook, "sequential" | "diverging">} look
+ * @param {Theme} look
  * @param {number} width
  * @param {number} x
  * @param {number} y
@@ -566,12 +549,12 @@ function underline(context, width, ink) {
   context.stroke();
 }
 
-/** @param {MatrixLook} look @param {boolean} bold */
+/** @param {Theme} look @param {boolean} bold */
 const nameFont = (look, bold) => `${bold ? 600 : 400} ${NAME_SIZE}px ${look.font}`;
 /** @param {string[]} names */
 const areNumbers = (names) => names.every((name) => /^\d+$/.test(name));
 
-/** @param {string[]} names @param {MatrixLook} look */
+/** @param {string[]} names @param {Theme} look */
 function widestName(names, look) {
   const width = measured(nameFont(look, true));
   return Math.min(
@@ -581,14 +564,14 @@ function widestName(names, look) {
 }
 
 // The pixels that the names of columns take above the cells.
-/** @param {Numbers} numbers @param {MatrixLook} look */
+/** @param {Numbers} numbers @param {Theme} look */
 export function namesAbove({ columns }, look) {
   if (areNumbers(columns)) return ABOVE_NUMBERS;
   return widestName(columns, look) * Math.abs(Math.sin(SLANT)) + NAME_SIZE;
 }
 
 // The pixels that names take around the cells: on the right the last slanted ones reach over.
-/** @param {Numbers} numbers @param {MatrixLook} look */
+/** @param {Numbers} numbers @param {Theme} look */
 export function marginsOf(numbers, look) {
   const { rows, columns } = numbers;
   const right = areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
@@ -596,7 +579,7 @@ export function marginsOf(numbers, look) {
 }
 
 // The pixels from side to side of cells that are so wide, with their names.
-/** @param {Numbers} numbers @param {MatrixLook} look @param {number} cell */
+/** @param {Numbers} numbers @param {Theme} look @param {number} cell */
 export function widthOf(numbers, look, cell) {
   const { left, right } = marginsOf(numbers, look);
   return left + right + numbers.columns.length * cell;

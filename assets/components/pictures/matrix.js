@@ -170,7 +170,7 @@ export class Matrix {
       columns: side === "key" ? tokens : [],
       cell: this.cursor ?? this.peaks.cell,
     };
-    this.map.paint(this.theme, marks);
+    this.map.paint(marks);
   }
 
   // The cell of an event: hovering marks it.

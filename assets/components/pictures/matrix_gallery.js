@@ -1,7 +1,7 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { claim, elementIn, make, makeButton, makeSvg, renew, required, treeOf, write } from "../page/elements.js";
+import { claim, elementIn, make, makeButton, makeSvg, renew, treeOf, write } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
@@ -87,8 +87,6 @@ export class MatrixGallery {
   matrices = {};
   /** @type {(Cell & { name: string }) | null} what is under the pointer or the keyboard */
   cell = null;
-  /** @type {import("./theme.js").Theme | null} */
-  theme = null;
   tall = SIDE; // pixels of a small picture
   /** @type {number[] | null} pixels from side to side of each; null until they are laid out for that */
   rooms = null;
@@ -105,6 +103,7 @@ export class MatrixGallery {
     this.explanation = new CellPathPicture(options.texts);
     this.explanation.root.classList.add("framed");
     this.explanation.closed = () => {};
+    this.theme = this.explanation.theme;
     this.enlarged = new Heatmap();
     this.largeBar = make("div", "bar");
     this.zoom = make("div", "zoom");
@@ -118,10 +117,6 @@ export class MatrixGallery {
 
   get texts() {
     return this.options.texts();
-  }
-
-  get look() {
-    return required(this.theme, "theme of these matrices");
   }
 
   /** @param {string | null} name */
@@ -148,7 +143,7 @@ export class MatrixGallery {
     }
     // Rows of one token stand at one height in all of them.
     const { named } = this.options;
-    const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.look))) : 0;
+    const above = named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.theme))) : 0;
     for (const name of names) pictures[name].figure.style.gridColumn = `span ${matrices[name].span ?? 1}`;
     const rooms = this.rooms ?? names.map((name) => pictures[name].figure.clientWidth || this.tall);
     this.rooms = rooms;
@@ -162,12 +157,12 @@ export class MatrixGallery {
 
   // The frames, the cell that is pointed at, and the sentence on it.
   paint() {
-    const { cell, enlarged, large, look, options, reading } = this;
+    const { cell, enlarged, large, options, reading } = this;
     /** @param {string} name @param {Heatmap} map */
     const paint = (name, map) => {
       const area = this.area?.name === name ? this.area : null;
       const here = cell?.name === name ? cell : null;
-      map.paint(look, { ...options.marks(name, Boolean(area ?? here)), cell: area ? null : here, area });
+      map.paint({ ...options.marks(name, Boolean(area ?? here)), cell: area ? null : here, area });
     };
     for (const [name, { map }] of Object.entries(this.pictures)) paint(name, map);
     if (large.name) {
@@ -196,12 +191,12 @@ export class MatrixGallery {
 
   /** @param {string} name @param {number} room @param {number} above */
   #small(name, room, above) {
-    const { look, tall, texts } = this;
+    const { theme, tall, texts } = this;
     const { named = false } = this.options;
     const { map, figure, button } = this.pictures[name];
     const { symbol, meaning, numbers, result, axes, hatched } = this.matrices[name];
-    const width = named ? Math.min(room, widthOf(numbers, look, CELL.width)) : room;
-    map.show(numbers, look, width, named ? tall : Math.min(width, tall), named, above);
+    const width = named ? Math.min(room, widthOf(numbers, theme, CELL.width)) : room;
+    map.show(numbers, theme, width, named ? tall : Math.min(width, tall), named, above);
     write(elementIn(figure, "b"), `${result ? "→ " : ""}${symbol}`);
     write(elementIn(figure, "span"), meaning);
     const colours = numbers.signed ? texts.colours_signed : texts.colours_weights;
@@ -328,7 +323,7 @@ export class MatrixGallery {
     enlarged.canvas.classList.toggle("paints", this.#paints(name));
     if (!name) return;
     const { symbol, meaning, numbers } = this.matrices[name];
-    enlarged.fit(numbers, this.look, this.root.clientWidth - 26, TALL, CELL);
+    enlarged.fit(numbers, this.theme, this.root.clientWidth - 26, TALL, CELL);
     enlarged.canvas.ariaLabel = this.#described(name);
     renew(this.zoom, zoomTools(enlarged, texts));
     const files = FORMATS.map((format) => makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)));

@@ -9,7 +9,6 @@ import { report } from "../scene/address.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
 import { atRest, fitHeight, followLink } from "../streamlit/adapter.js";
 import { saveable } from "./charts.js";
-import { themeColours } from "./colours.js";
 import { putPixels } from "./heatmap.js";
 import {
   arrange,
@@ -26,6 +25,7 @@ import {
   ranking,
   stepTo,
 } from "./overview_plan.js";
+import { themeOf } from "./theme.js";
 import { WeightGrid } from "./weight_grid.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
@@ -114,10 +114,9 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
   root.shown = `${header.heads} ${chosen}`;
 
-  const style = getComputedStyle(root);
-  const text = style.getPropertyValue("--st-text-color");
-  const primary = style.getPropertyValue("--st-primary-color");
-  const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] }, header.waiting);
+  const theme = themeOf(root);
+  const { ink, accent, font } = theme;
+  const atlas = paintAtlas(layers, theme, header.waiting);
   const context = penOf(ui.canvas);
   const sheet = make("canvas");
   let plan = planned(root.clientWidth);
@@ -161,14 +160,14 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     const pen = penOf(sheet);
     [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
     pen.scale(ratio, ratio);
-    drawPictures(pen, plan, atlas, atlas.side / ratio, text);
-    pen.fillStyle = pen.strokeStyle = text;
+    drawPictures(pen, plan, atlas, atlas.side / ratio, ink);
+    pen.fillStyle = pen.strokeStyle = ink;
     pen.globalAlpha = 0.75;
     pen.textBaseline = "middle";
-    pen.font = `${LETTERS}px ${style.fontFamily}`;
-    for (const { text: written, x, y, anchor } of plan.labels) {
+    pen.font = `${LETTERS}px ${font}`;
+    for (const { text, x, y, anchor } of plan.labels) {
       pen.textAlign = anchor;
-      pen.fillText(written, x, y);
+      pen.fillText(text, x, y);
     }
     pen.stroke(new Path2D(plan.brackets));
   }
@@ -194,8 +193,8 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     outlined = [];
     const shown = hovered < 0 ? root.at : hovered;
     const lit = all.findIndex(({ layer, head }) => layer + 1 === litOf("layer") && head + 1 === litOf("head"));
-    frame(chosen, primary, 2.5);
-    for (const head of new Set([shown, lit])) if (head !== chosen) frame(head, text, 1.5);
+    frame(chosen, accent, 2.5);
+    for (const head of new Set([shown, lit])) if (head !== chosen) frame(head, ink, 1.5);
     describe(shown);
   }
 
@@ -325,8 +324,8 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   fitHeight(root, "overview_fold");
   saveable(root, {
     meta: header.meta,
-    look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),
-    drawn: () => overviewDrawn(plan, atlas, text),
+    look: () => themeOf(root),
+    drawn: () => overviewDrawn(plan, atlas, ink),
     lines: () => overviewLines(header, all, value),
   });
   const lead = leads(root, link, chosen);
@@ -335,7 +334,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
 // All pictures side by side at their own size, colours by the root of the weight; nothing of heads that are `waiting`.
 /**
  * @param {AnyLayer[]} layers
- * @param {Pick<import("./heatmap.js").MatrixLook, "sequential" | "diverging">} look
+ * @param {import("./theme.js").Theme} look
  * @param {number[]} waiting
  */
 function paintAtlas(layers, look, waiting) {

@@ -74,16 +74,15 @@ export function withNumbers(described, bytes) {
 }
 
 class PageMatrices {
-  /** @type {MatrixPage | null} */
-  #scene = null;
   /** @type {ReturnType<typeof withNumbers>} */
   all = [];
   pen = false; // a press paints cells instead of explaining their numbers
   /** @type {(event: string, message: object) => void} to the server */
   send = () => {};
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /** @param {HTMLElement} root @param {MatrixPage} scene */
+  constructor(root, scene) {
+    this.scene = scene;
     this.gallery = new MatrixGallery({
       texts: () => this.scene.texts,
       named: true,
@@ -91,7 +90,7 @@ class PageMatrices {
       press: (name, cell) => this.#press(name, cell),
       point: (_name, _cell, things) => {
         highlight(this.gallery.root, things);
-        this.light();
+        this.gallery.paint();
       },
       paint: (name, from, to) => {
         /** @param {"row" | "column"} axis */
@@ -109,31 +108,27 @@ class PageMatrices {
     gallery.prepend(this.penButton);
     root.append(gallery);
     new ResizeObserver(() => this.update()).observe(root);
-    followHighlight(gallery, () => this.light());
-  }
-
-  get scene() {
-    return required(this.#scene, "matrices of the page");
+    followHighlight(gallery, () => this.gallery.paint());
   }
 
   /** @param {MatrixPage} scene @param {Uint8Array} bytes */
   open(scene, bytes) {
     const { gallery, penButton } = this;
-    this.#scene = scene;
+    this.scene = scene;
     this.all = withNumbers(scene.matrices, bytes);
     gallery.tall = scene.tall;
     gallery.row.classList.toggle("stacked", scene.stacked);
     penButton.hidden = !scene.matrices.some((one) => one.paints && one.explains);
     penButton.textContent = scene.texts.pen;
     gallery.explanation.answer(scene.explanation);
-    if (scene.names) follow(gallery.root, () => this.light());
+    if (scene.names) follow(gallery.root, () => gallery.paint());
     if (scene.steps) followStep(gallery.root, () => this.update());
     this.update();
   }
 
   update() {
     const { gallery } = this;
-    if (!this.#scene || !gallery.root.clientWidth) return;
+    if (!gallery.root.clientWidth) return;
     gallery.theme = themeOf(gallery.root);
     this.penButton.ariaPressed = String(this.pen);
     const step = this.scene.steps?.[stepInFocus()];
@@ -150,11 +145,7 @@ class PageMatrices {
     // A figure has its width once it stands in its place.
     if (shown.map(({ name }) => name).join() !== Object.keys(gallery.pictures).join()) show();
     show();
-    this.light();
-  }
-
-  light() {
-    if (this.gallery.theme) this.gallery.paint();
+    gallery.paint();
   }
 
   // A press chooses the tokens of a cell, and asks where its number comes from.
@@ -218,7 +209,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { turn } = root;
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
-  root.heatmaps ??= new PageMatrices(root);
+  root.heatmaps ??= new PageMatrices(root, data);
   root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...unreported() });
   root.heatmaps.open(data, bytes);
   fitHeight(root);
