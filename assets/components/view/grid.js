@@ -1,5 +1,5 @@
 // Every head of the layer as a small picture of its weights; a click chooses that head.
-import { make, makeButton, makeSvg, renew, required } from "../page/elements.js";
+import { make, makeButton, makeSvg, renew } from "../page/elements.js";
 import { FORMATS, inColumns, LEADING, save, spacious, wrapped } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill, isolated, paragraph } from "../page/wording.js";
@@ -7,7 +7,6 @@ import { Heatmap } from "../pictures/heatmap.js";
 import { printTheme } from "../pictures/theme.js";
 import { valuesOf } from "./matrices.js";
 
-/** @typedef {import("../numbers/payload.js").PayloadPanel} PayloadPanel */
 /** @typedef {import("../pictures/heatmap.js").Numbers} Numbers */
 /** @typedef {import("../pictures/theme.js").Theme} Theme */
 
@@ -23,8 +22,6 @@ export class HeadGrid {
   drawnFrom = [];
   /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: Numbers }[]} */
   pictures = [];
-  /** @type {{ layer: import("../numbers/payload.js").Layer, panel: PayloadPanel, theme: Theme } | null} */
-  #shown = null;
 
   /** @param {import("./head_view.js").HeadView} view */
   constructor(view) {
@@ -37,14 +34,12 @@ export class HeadGrid {
 
   // The sentence and the layer that are looked at, as they were sent.
   update() {
-    const { matrices, theme, width } = this.view;
-    const { layer, nth, panel, drawnFrom } = matrices;
+    const { layer, drawnFrom } = this.view.matrices;
     if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
-    const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
-    this.root.hidden = !fits;
-    if (!fits || !width) return;
-    this.#shown = { layer, panel, theme };
-    const scene = JSON.stringify([nth, layer.number, layer.heads, this.selection.state.fitted]);
+    const isShort = Math.max(layer.nQuery, layer.nKey) <= LARGEST;
+    this.root.hidden = !this.selection.header.matrices || !isShort || layer.heads.length === 1;
+    if (this.root.hidden || !this.view.width) return;
+    const scene = JSON.stringify([this.selection.nth, layer.number, layer.heads, this.selection.state.fitted]);
     if (scene !== this.scene) {
       this.scene = scene;
       this.#compute();
@@ -55,13 +50,9 @@ export class HeadGrid {
     oneTabStop(this.grid);
   }
 
-  get shown() {
-    return required(this.#shown, "layer of these pictures");
-  }
-
   #compute() {
     const { header } = this.selection;
-    const { layer, panel, theme } = this.shown;
+    const { layer, panel } = this.view.matrices;
     const values = layer.heads.map((head) => valuesOf(layer, "weights", head, [0, layer.nQuery], [0, layer.nKey]));
     const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
     const most = Math.max(...largest);
@@ -69,7 +60,7 @@ export class HeadGrid {
     this.pictures = layer.heads.map((head, at) => {
       const map = this.pictures[at]?.map ?? new Heatmap();
       const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
-      map.show(numbers, theme, PICTURE, PICTURE, false);
+      map.show(numbers, this.view.theme, PICTURE, PICTURE, false);
       map.paint();
       const button = makeButton("", "", () => this.view.toHead(head));
       const [role, scored] = header.roles?.[layer.number]?.[head] ?? [];
@@ -103,7 +94,7 @@ export class HeadGrid {
   /** @param {number} scaleEnd */
   #top(scaleEnd) {
     const { texts } = this.selection.header;
-    const { layer } = this.shown;
+    const { layer } = this.view.matrices;
     const title = fill(texts.grid, { layer: layer.number + 1 });
     this.grid.ariaLabel = title;
     const end = fill(texts.scale, { maximum: scaleEnd.toPrecision(3) });
@@ -118,7 +109,7 @@ export class HeadGrid {
   #file() {
     const { pictures } = this;
     const { file, source, texts } = this.selection.header;
-    const { layer, panel } = this.shown;
+    const { layer, panel } = this.view.matrices;
     const theme = printTheme(this.root);
     return {
       printed: true,
@@ -150,7 +141,7 @@ export class HeadGrid {
   }
   /** @param {Theme} theme */
   #drawn(theme) {
-    const { layer } = this.shown;
+    const { layer } = this.view.matrices;
     const longest = Math.max(layer.nQuery, layer.nKey);
     const { chosenToken } = this.selection;
     const rows = chosenToken === null ? [] : [chosenToken];

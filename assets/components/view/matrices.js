@@ -3,7 +3,7 @@
 
 import { stepsTo } from "../numbers/explanation.js";
 import { bySide, listOf, nothingIn } from "../numbers/panel.js";
-import { make, makeChoice, renew, required } from "../page/elements.js";
+import { make, makeChoice, renew } from "../page/elements.js";
 import { exact, fill, isolated, lowered, paragraph, questionId } from "../page/wording.js";
 import { largestOf } from "../pictures/colours.js";
 import { MatrixGallery } from "../pictures/matrix_gallery.js";
@@ -122,7 +122,7 @@ export class HeadMatrices {
       update: () => this.update(),
       press: (name, cell, more) => this.#press(name, cell, more),
       point: (name, cell, things) =>
-        view.point(this.nth, name && cell ? this.#focusAt(name, cell) : null, things ?? {}),
+        view.point(selection.nth, name && cell ? this.#focusAt(name, cell) : null, things ?? {}),
       marks: (name) => this.#marks(name),
       read: (cell) => this.#read(cell),
     });
@@ -146,25 +146,15 @@ export class HeadMatrices {
     this.view.describe();
   }
 
-  // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
-  get nth() {
-    return this.selection.nth;
-  }
-
+  // The sentence in focus and its layer as they were sent: pieces are not joined, nothing is left out.
   get panel() {
-    return this.selection.original[this.nth] ?? this.selection.original[0];
+    return this.selection.original[this.selection.nth];
   }
 
-  // The layer as it was sent; null where a page does not draw matrices.
-  /** @returns {Layer | null} */
   get layer() {
-    const { header, panels } = this.selection;
-    const layer = this.panel?.layers.get(this.selection.layer(panels[0]).number) ?? null;
-    return header.matrices ? layer : null;
-  }
-
-  get #layerHere() {
-    return required(this.layer, "layer of these matrices");
+    const [first] = this.panel.layers.values();
+    const { panels } = this.selection;
+    return this.panel.layers.get(this.selection.layer(panels[0]).number) ?? first;
   }
 
   // The theme or the numbers may be other ones; where they are not, what is drawn stays.
@@ -181,14 +171,14 @@ export class HeadMatrices {
   update() {
     const { focus, gallery, layer, root, selection } = this;
     const head = selection.chosenHead;
-    root.hidden = !layer?.heads.includes(head);
+    root.hidden = !selection.header.matrices || !layer.heads.includes(head);
     this.bar.hidden = root.hidden;
-    if (!layer || root.hidden || !this.view.width) return;
+    if (root.hidden || !this.view.width) return;
     if (this.explained && this.explains !== this.#place) gallery.explanation.close();
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
-    const shown = [this.nth, layer.number, head, parts, this.state, selection.state.fitted, gallery.large.name];
+    const shown = [selection.nth, layer.number, head, parts, this.state, selection.state.fitted, gallery.large.name];
     const scene = JSON.stringify([...shown, ordered, this.view.width]);
     if (this.scene !== scene) {
       this.scene = scene;
@@ -215,8 +205,7 @@ export class HeadMatrices {
 
   // The tokens in focus, as pieces of the sentence; of several the last.
   get focus() {
-    const { panels } = this.selection;
-    const panel = panels[this.nth] ?? panels[0];
+    const panel = this.selection.panels[this.selection.nth];
     const { focus } = this.selection.of(panel);
     const last = focus?.tokens.at(-1);
     /** @type {Pointed} */
@@ -268,8 +257,8 @@ export class HeadMatrices {
 
   /** @param {Layer} layer @param {string} name @param {number} head @param {Pointed} focus @returns {GalleryMatrix} */
   #matrix(layer, name, head, focus) {
-    const { nth, panel, parts, texts } = this;
-    const { header, state } = this.selection;
+    const { panel, parts, texts } = this;
+    const { header, nth, state } = this.selection;
     const { symbol, rows, columns, signed } = MATRICES[name];
     /** @type {Range} */
     const range = columns ? parts[columns] : [0, layer.vector(isVector(name) ? name : "v", head, 0).length];
@@ -307,8 +296,8 @@ export class HeadMatrices {
   /** @param {Layer} layer @param {number} head */
   #top(layer, head) {
     const { texts } = this;
-    const { panels, titles } = this.selection;
-    const which = panels.length > 1 ? ` · ${isolated(titles[this.nth] ?? this.panel.title)}` : "";
+    const { nth, titles } = this.selection;
+    const which = titles.length > 1 ? ` · ${isolated(titles[nth])}` : "";
     const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
     /** @param {"order" | "end"} name @param {string[]} options */
     const choice = (name, options) => {
@@ -326,11 +315,11 @@ export class HeadMatrices {
   // The browser has what scores, weights and outputs are made of; X, the columns of W and all code are the server's.
   /** @param {string} name @param {Cell} cell of the whole matrix */
   explain(name, { row, column }) {
-    const { nth, panel, texts } = this;
+    const { layer, panel, texts } = this;
     const { explain: ask, steps: stepsOf } = this.view.page;
     const { explanation, matrices } = this.gallery;
-    const { edits, kv } = this.selection.header;
-    const layer = this.#layerHere;
+    const { header, nth } = this.selection;
+    const { edits, kv } = header;
     const { rows, columns } = MATRICES[name];
     const place = { head: this.selection.chosenHead, row, column };
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
@@ -365,8 +354,8 @@ export class HeadMatrices {
   /** @param {import("../numbers/explanation.js").Place} place */
   #without({ head, row, column }) {
     const text = this.selection.header.without;
-    if (!text || this.nth > 0) return null;
-    return { text, href: withoutCell({ layer: this.#layerHere.number, head, row, column }) };
+    if (!text || this.selection.nth > 0) return null;
+    return { text, href: withoutCell({ layer: this.layer.number, head, row, column }) };
   }
 
   // Shows what the server says about the number that was asked for last.
@@ -377,7 +366,8 @@ export class HeadMatrices {
 
   // Identifies these numbers, so that an explanation of others is removed.
   get #place() {
-    return JSON.stringify([this.nth, this.layer?.number, this.selection.chosenHead, this.panel.tokens]);
+    const { chosenHead, nth } = this.selection;
+    return JSON.stringify([nth, this.layer.number, chosenHead, this.panel.tokens]);
   }
 
   // A press chooses the token of the row and says where the number comes from.
@@ -385,9 +375,10 @@ export class HeadMatrices {
   #press(name, cell, more) {
     const { side, tokens } = this.#focusAt(name, cell);
     const place = this.#placeOf(name, cell); // before another part of a long text is drawn
-    const held = this.selection.pinned?.[this.nth];
+    const { nth, pinned } = this.selection;
+    const held = pinned?.[nth];
     const isHeld = !more && held?.side === side && String(held.tokens) === String(tokens); // and stays so
-    if (!isHeld) this.view.choose(this.nth, side, tokens[0], more);
+    if (!isHeld) this.view.choose(nth, side, tokens[0], more);
     this.explain(name, place);
   }
 
@@ -395,7 +386,8 @@ export class HeadMatrices {
   /** @param {string} name @param {Cell} cell @returns {import("../scene/focus.js").Focus} */
   #focusAt(name, { row }) {
     const side = MATRICES[name].rows;
-    return { side, tokens: [this.selection.panels[this.nth].wordOf(side, this.parts[side][0] + row)] };
+    const { nth, panels } = this.selection;
+    return { side, tokens: [panels[nth].wordOf(side, this.parts[side][0] + row)] };
   }
 
   /** @param {string} name */
@@ -409,8 +401,7 @@ export class HeadMatrices {
   // The numbers of the cell under the pointer; without one, what to do.
   /** @param {(Cell & { name: string }) | null} cell @returns {string} */
   #read(cell) {
-    const layer = this.#layerHere;
-    const { panel, texts } = this;
+    const { layer, panel, texts } = this;
     if (!cell) return paragraph([!layer.q && texts.matrices_only_weights, texts.matrices_how], texts);
     const { name, row, column } = cell;
     const { query = -1, key = -1 } = this.pointed;

@@ -1,7 +1,6 @@
 // The state of a head view: layer, heads, tokens and kind of drawing. This file changes it; others draw it.
 
 import { layerOf, longestOf, nothingIn, prepared, questionsOf } from "../numbers/panel.js";
-import { required } from "../page/elements.js";
 import { apart } from "../page/wording.js";
 import { afterPick, defaultThreshold, everywhere, isDrawable } from "../scene/focus.js";
 import { CHOICES } from "../scene/schema.js";
@@ -21,8 +20,7 @@ const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whos
 const NOTHING = { query: new Set(), key: new Set() };
 
 export class Selection {
-  /** @type {Header | null} */
-  #header = null;
+  header = /** @type {Header} */ ({}); // until something is shown
   /** @type {ViewState} */
   state = {
     drawing: CHOICES.drawing[0],
@@ -51,7 +49,6 @@ export class Selection {
   last;
   sentences = "";
   scene = "";
-  nHeads = 0;
 
   /**
    * New numbers or a new scene. What was switched stays switched, as far as it still exists.
@@ -59,7 +56,8 @@ export class Selection {
    * @param {PayloadPanel[]} panels
    */
   show(header, panels) {
-    this.#header = header;
+    const { heads } = this.header; // before
+    this.header = header;
     this.original = panels;
     if (!this.scene) {
       // A page that was saved so.
@@ -78,17 +76,12 @@ export class Selection {
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
       const follows = !another && this.chosenToken === header.token;
       if (!follows) this.pinPieces(0, "query", header.token === null ? [] : [header.token]);
-      if (this.nHeads !== header.heads || !this.on?.has(header.head)) this.on = null;
+      if (heads !== header.heads || !this.on?.has(header.head)) this.on = null;
     }
     if (this.scene !== scene) this.last = header.head;
     this.sentences = sentences;
     this.scene = scene;
-    this.nHeads = header.heads;
     this.hover = null;
-  }
-
-  get header() {
-    return required(this.#header, "header of the view");
   }
 
   prepare() {
