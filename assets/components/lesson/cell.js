@@ -1,5 +1,5 @@
 // Point at a cell of the empty matrix. Answer: ``9,3``, its row and its column.
-import { claim, elementIn, make, targetOf } from "../page/elements.js";
+import { arrowOf, claim, elementIn, make, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { makeMatrix } from "./matrix.js";
 import { quoted } from "./words.js";
@@ -46,9 +46,7 @@ export function cell({ question, texts, answer, change }) {
     if (place) choose(Number(place.dataset.row), Number(place.dataset.column));
   });
   table.addEventListener("keydown", (event) => {
-    /** @type {Record<string, [down: number, right: number]>} */
-    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
-    const by = steps[event.key];
+    const by = arrowOf(event);
     if (!by) return;
     claim(event);
     const row = Math.min(Math.max(at.row + by[0], 0), queries.length - 1);

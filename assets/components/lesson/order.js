@@ -1,5 +1,5 @@
 // Put heads in order: a list whose items are dragged, or moved by the arrow keys or buttons. Answer: ``3,1,2``.
-import { claim, elementIn, make, makeButton, targetOf } from "../page/elements.js";
+import { arrowOf, claim, elementIn, make, makeButton, targetOf } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 
@@ -29,9 +29,7 @@ export function order({ root, question, texts, answer, change }) {
     item.tabIndex = 0;
     item.style.setProperty("--head", lookOf(palette, head - 1).colour);
     item.addEventListener("keydown", (event) => {
-      /** @type {Record<string, number>} */
-      const steps = { ArrowUp: -1, ArrowDown: 1 };
-      const by = steps[event.key];
+      const [by] = arrowOf(event) ?? [0];
       if (!by || event.target !== item) return;
       claim(event);
       move(item, by);

@@ -1,6 +1,6 @@
 // A row of buttons of which one is chosen: one Tab stop, whose arrow keys choose (the radio group pattern of the ARIA
 // Authoring Practices).
-import { claim } from "./elements.js";
+import { arrowOf, claim } from "./elements.js";
 
 /**
  * @param {HTMLElement} row
@@ -37,13 +37,13 @@ export function oneOf(row, buttons, { title, chosen, choose }) {
 
 // Where a key leads; null for nowhere.
 /** @param {KeyboardEvent} event @param {number} now @param {number} count @param {boolean} rtl */
-function placeAfter({ key, ctrlKey, metaKey, altKey }, now, count, rtl) {
+function placeAfter(event, now, count, rtl) {
+  const { key, ctrlKey, metaKey, altKey } = event;
   if (now < 0 || ctrlKey || metaKey || altKey) return null;
-  const against = rtl ? -1 : 1;
-  /** @type {Record<string, number>} */
-  const steps = { ArrowRight: against, ArrowLeft: -against, ArrowDown: 1, ArrowUp: -1 };
-  const by = steps[key];
   if (key === "Home") return 0;
   if (key === "End") return count - 1;
-  return by ? Math.min(Math.max(now + by, 0), count - 1) : null;
+  const arrow = arrowOf(event);
+  if (!arrow) return null;
+  const [down, right] = arrow;
+  return Math.min(Math.max(now + down + (rtl ? -right : right), 0), count - 1);
 }

@@ -4,7 +4,18 @@
 // opens it; a saved page has none.
 
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
-import { claim, make, makeButton, makeLink, makeSvg, makeToggle, renew, required, targetOf } from "../page/elements.js";
+import {
+  arrowOf,
+  claim,
+  make,
+  makeButton,
+  makeLink,
+  makeSvg,
+  makeToggle,
+  renew,
+  required,
+  targetOf,
+} from "../page/elements.js";
 import { measured, shortenedTo } from "../page/saving.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
@@ -248,26 +259,18 @@ export class CellPathPicture {
     const { stages, length } = this.path;
     if (this.position >= length) this.position = 0;
     const stage = ALL_STAGES / stages.length;
-    const ended = () => this.position >= this.path.length;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
-      const jump = () => {
-        this.goTo(Math.floor(this.position) + 1);
-        this.playing = ended() ? 0 : window.setTimeout(jump, stage);
-        this.#light();
-      };
-      return jump();
-    }
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     let before = performance.now();
-    /** @param {number} now */
-    const advance = (now) => {
-      if (!this.playing || !this.root.isConnected) return;
-      this.goTo(this.position + (now - before) / stage);
+    const advance = () => {
+      if (!this.root.isConnected) return;
+      const now = performance.now();
+      this.goTo(isStill ? Math.floor(this.position) + 1 : this.position + (now - before) / stage);
       before = now;
-      this.playing = ended() ? 0 : requestAnimationFrame(advance);
+      if (this.position >= this.path.length) this.playing = 0;
+      else this.playing = isStill ? window.setTimeout(advance, stage) : requestAnimationFrame(advance);
       this.#light();
     };
-    this.playing = requestAnimationFrame(advance);
-    this.#light();
+    advance();
   }
 
   pause() {
@@ -697,13 +700,11 @@ export class CellPathPicture {
   // Arrow keys choose among the words.
   /** @param {KeyboardEvent} event */
   #walk(event) {
-    /** @type {Record<string, number>} */
-    const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 };
-    const by = steps[event.key];
+    const arrow = arrowOf(event);
     const at = this.choices.indexOf(/** @type {SVGElement} */ (event.target));
-    if (!by || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!arrow || at < 0) return;
     claim(event);
-    const next = Math.min(Math.max(at + by, 0), this.choices.length - 1);
+    const next = Math.min(Math.max(at + arrow[0] + arrow[1], 0), this.choices.length - 1);
     this.choose?.(this.path.lines[next].keys[0]);
     this.choices[this.path.chosen].focus({ preventScroll: true });
   }

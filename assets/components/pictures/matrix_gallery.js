@@ -1,7 +1,7 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { claim, elementIn, make, makeButton, makeSvg, renew, treeOf, write } from "../page/elements.js";
+import { arrowOf, claim, elementIn, make, makeButton, makeSvg, renew, treeOf, write } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";
@@ -48,8 +48,6 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the cells of the large one
 const CELL = { width: 56, height: 30 }; // pixels of the largest cell
-/** @type {Record<string, [down: number, right: number]>} */
-const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 // The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
 // Math.min there may be more than an engine takes.
@@ -64,17 +62,12 @@ function rangeOf(values) {
 }
 
 // The cell to which a key moves from another one, at the edges the same; null for other keys.
-/**
- * @param {string} key
- * @param {Cell} here
- * @param {number} rows
- * @param {number} columns
- * @returns {Cell | null}
- */
-function cellAfter(key, { row, column }, rows, columns) {
-  if (key === "Home" || key === "End") return { row, column: key === "Home" ? 0 : columns - 1 };
-  if (!(key in STEPS)) return null;
-  const [down, right] = STEPS[key];
+/** @param {KeyboardEvent} event @param {Cell} here @param {number} rows @param {number} columns */
+function cellAfter(event, { row, column }, rows, columns) {
+  if (event.key === "Home" || event.key === "End") return { row, column: event.key === "Home" ? 0 : columns - 1 };
+  const arrow = arrowOf(event);
+  if (!arrow) return null;
+  const [down, right] = arrow;
   /** @param {number} at @param {number} length */
   const within = (at, length) => Math.min(Math.max(at, 0), length - 1);
   return { row: within(row + down, rows), column: within(column + right, columns) };
@@ -261,12 +254,14 @@ export class MatrixGallery {
 
   // Whether the key does something: keys zoom the large picture, and Esc makes it small.
   /** @param {KeyboardEvent} event @param {Heatmap} map @param {string} name */
-  #pressKey({ key, shiftKey }, map, name) {
+  #pressKey(event, map, name) {
+    const { key, shiftKey, ctrlKey, metaKey, altKey } = event;
+    if (ctrlKey || metaKey || altKey) return false;
     const isLarge = map === this.enlarged;
     if (isLarge && zoomByKey(map, key)) return true;
     const { rows, columns } = this.matrices[name].numbers;
     const here = this.cell?.name === name ? this.cell : null;
-    const after = here ? cellAfter(key, here, rows.length, columns.length) : { row: 0, column: 0 };
+    const after = here ? cellAfter(event, here, rows.length, columns.length) : { row: 0, column: 0 };
     if (key === "Escape" && isLarge) this.close();
     else if (key === "Enter" && here) {
       if (this.#paints(name)) this.options.paint?.(name, here, here);
@@ -274,7 +269,7 @@ export class MatrixGallery {
         this.options.press(name, here, shiftKey);
         this.#point(name, here); // the keyboard stays where it is
       }
-    } else if (after && (key in STEPS || here)) this.#at(name, after);
+    } else if (after && (arrowOf(event) || here)) this.#at(name, after);
     else return false;
     return true;
   }

@@ -298,6 +298,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     outline();
   };
   ui.canvas.onkeydown = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Enter" || event.key === " ") open(root.at);
     else {
       const before = plan.of.get(root.at) ?? 0;

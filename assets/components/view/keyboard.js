@@ -2,7 +2,7 @@
 // step through heads and layers, N through the peaks of a row.
 
 import { listOf } from "../numbers/panel.js";
-import { claim } from "../page/elements.js";
+import { arrowOf, claim } from "../page/elements.js";
 import { isRtl } from "../page/wording.js";
 import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
@@ -24,7 +24,8 @@ export function pressKey(view, event, nth) {
 }
 
 /** @param {HeadView} view @param {KeyboardEvent} event @param {number} nth */
-function handleKey(view, { key, shiftKey }, nth) {
+function handleKey(view, event, nth) {
+  const { key, shiftKey } = event;
   const { selection } = view;
   const { drawing } = view.drawings[nth];
   const panel = selection.panels[nth];
@@ -34,8 +35,7 @@ function handleKey(view, { key, shiftKey }, nth) {
   const side = pinned?.side ?? selection.state.side;
   const tokens = listOf(panel, side);
   const against = (name === "arcs" || name === "text") && isRtl(tokens) ? -1 : 1;
-  /** @type {Record<string, number>} */
-  const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
+  const arrow = arrowOf(event);
   // Two lists stand beside each other as columns, or one below the other as texts.
   /** @type {Record<string, Record<string, import("../numbers/panel.js").Side>>} */
   const over = {
@@ -46,8 +46,9 @@ function handleKey(view, { key, shiftKey }, nth) {
   if (to) {
     selection.pin(nth, { side: to, tokens: [Math.min(at, listOf(panel, to).length - 1)] });
     drawing.reveal(selection.at.token);
-  } else if (key in steps) {
-    const token = Math.min(Math.max(pinned ? at + steps[key] : at, 0), tokens.length - 1);
+  } else if (arrow) {
+    const by = pinned ? arrow[0] + against * arrow[1] : 0;
+    const token = Math.min(Math.max(at + by, 0), tokens.length - 1);
     const held = shiftKey && pinned?.side === side ? pinned.tokens : [];
     selection.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
     selection.at = { nth, token };
