@@ -276,7 +276,7 @@ class Student:
     def _flip(self, item: Item, answer: str) -> None:
         change = changes.values_of(changes.read(answer)[0][0])
         if "from" not in change:
-            place = f'[data-place="{change["layer"]},{change["head"]}"]'
+            place = f".switch:nth-child({change['layer']}) .number:nth-child({change['head']})"
             self.acts += 1
             if self.by_keys:
                 self.reach(place)
@@ -285,7 +285,7 @@ class Student:
                 self.page.locator(place).click()
             return
         if change["from"] != item.place[2] + 1:
-            self._choose_of(".words.from .word", change["from"] - 1)
+            self._choose_of(".words:not(.struck) .word", change["from"] - 1)
         self._choose_of(".words.struck .word", change["to"] - 1)
 
     def _find(self, item: Item, answer: str) -> None:

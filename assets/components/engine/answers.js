@@ -25,6 +25,10 @@ function hasAnswer(read, question, token) {
   return answer !== null && answer[0][0] !== START && normalized(answer[0][0]) !== read.words[token];
 }
 
+// Do questions have an answer at every word?
+/** @param {string[]} questions */
+const areEverywhere = (questions) => questions.every((question) => EVERYWHERE.has(question));
+
 // A sure answer is not more certain than another sure one.
 /** @param {WordAnswer} answer */
 const certainty = ([[, share]]) => Math.min(Math.round(share * 10) / 10, SURE);
@@ -57,13 +61,11 @@ function answersAbout(read, token, texts) {
     questions,
     /** @type {WordAnswer} */ (answerTo(read, questions[0], token)),
   ]);
-  /** @param {string[]} questions */
-  const isEverywhere = (questions) => questions.every((question) => EVERYWHERE.has(question));
   grouped.sort(
-    ([one, a], [other, b]) => Number(isEverywhere(one)) - Number(isEverywhere(other)) || certainty(b) - certainty(a),
+    ([one, a], [other, b]) => Number(areEverywhere(one)) - Number(areEverywhere(other)) || certainty(b) - certainty(a),
   );
   for (const [questions, own] of grouped) {
-    if (said.length && (questions.includes("noun") || isEverywhere(questions))) continue;
+    if (said.length && (questions.includes("noun") || areEverywhere(questions))) continue;
     if (own[0][1] < LEAST_GUESS && said.some(([, words]) => words === texts["answer.unsure"])) continue;
     said.push(answerAbout(read, token, questions, own, noted, texts));
   }
@@ -106,8 +108,8 @@ function answerAbout(read, token, questions, answer, noted, texts) {
   const asked = paragraph(each, texts);
   if (share < LEAST_GUESS) return unsure(asked, answer, texts, heads);
   const best = normalized(word);
-  const byPlace = questions.every((question) => EVERYWHERE.has(question)); // which an unknown word has, too
-  const fresh = byPlace ? null : unknownWord(read, token, questions, best);
+  // An unknown word has a place, too.
+  const fresh = areEverywhere(questions) ? null : unknownWord(read, token, questions, best);
   const isSure = fresh === null && share >= SURE;
   const words = sharesOf(answer, texts, MIN_BESIDES);
   /** @type {AnswerText} */

@@ -1,6 +1,6 @@
 // Build the one change that flips the model's answer: block a word from another, or switch off a head.
 // Answer: ``cut,from=9,to=3`` or ``off,layer=2,head=1``.
-import { make, makeToggle, treeOf } from "../page/elements.js";
+import { make, makeToggle, renew } from "../page/elements.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 import { quoted, wordRow } from "./words.js";
@@ -36,22 +36,17 @@ export function flip({ root, question, texts, answer, change }) {
       parts.splice(-1, 0, make("h2", "", texts.switch_off));
     }
     told.textContent = inWords();
-    box.replaceChildren(...parts, told);
+    renew(box, [...parts, told]);
   }
 
   function wordsOf() {
-    const looks = wordRow(queries, {
-      title: texts.from,
-      chosen: from,
-      choose: (at) => build({ from: at, to, head: null }),
-    });
-    const hidden = wordRow(words, {
-      title: texts.to,
-      chosen: to,
-      choose: (at) => build({ from, to: at, head: null }),
-    });
+    /** @param {number} at */
+    const chooseFrom = (at) => build({ from: at, to, head: null });
+    /** @param {number} at */
+    const chooseTo = (at) => build({ from, to: at, head: null });
+    const looks = wordRow(queries, { title: texts.from, chosen: from, choose: chooseFrom });
+    const hidden = wordRow(words, { title: texts.to, chosen: to, choose: chooseTo });
     hidden.classList.add("struck");
-    looks.classList.add("from");
     return [make("p", "name", texts.from), looks, make("p", "name", texts.to), hidden];
   }
 
@@ -67,7 +62,6 @@ export function flip({ root, question, texts, answer, change }) {
         );
         button.style.setProperty("--head", lookOf(palette, nth).colour);
         button.ariaLabel = `${layer}, ${name}`;
-        button.dataset.place = `${at + 1},${nth + 1}`;
         return button;
       });
       return make("div", "switch", make("span", "name", layer), make("div", "numbers", ...numbers));
@@ -77,10 +71,8 @@ export function flip({ root, question, texts, answer, change }) {
 
   /** @param {BuiltChange} built */
   function build(built) {
-    const focused = standingAt(box);
     ({ from, to, head } = built);
     show();
-    focusOn(box, focused);
     const text = head ? `off,layer=${head[0]},head=${head[1]}` : to < 0 ? null : `cut,from=${from + 1},to=${to + 1}`;
     change(text, inWords());
   }
@@ -91,23 +83,4 @@ export function flip({ root, question, texts, answer, change }) {
   }
   show();
   return box;
-}
-
-// Where the keyboard is, as a part of the box that is made anew.
-/** @param {HTMLElement} box */
-function standingAt(box) {
-  const { activeElement: active } = treeOf(box);
-  const row = active?.closest(".words");
-  if (active && row) return { row: row.className, at: [...row.children].indexOf(active) };
-  return active instanceof HTMLElement ? (active.dataset.place ?? null) : null;
-}
-
-/** @param {HTMLElement} box @param {ReturnType<typeof standingAt>} place */
-function focusOn(box, place) {
-  if (!place) return;
-  const isButton = typeof place === "string";
-  const one = isButton
-    ? box.querySelector(`[data-place="${place}"]`)
-    : box.querySelector(`.words.${place.row.split(" ").at(-1)}`)?.children[place.at];
-  if (one instanceof HTMLElement) one.focus();
 }

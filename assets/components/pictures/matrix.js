@@ -12,7 +12,6 @@ import { followFingers, goTo, zoomTools } from "./zoom.js";
 
 /** @typedef {import("../numbers/panel.js").AnyLayer} AnyLayer */
 /** @typedef {import("./heatmap.js").Cell} Cell */
-/** @typedef {import("./weight_grid.js").SentGrid} SentGrid */
 
 const SLICE = 8; // milliseconds of work between two frames
 const PAUSE = 120; // and from one picture of what is computed so far to the next
@@ -26,7 +25,7 @@ const meanOf = (layer, heads, query, key) =>
 
 export class Matrix {
   map = new Heatmap();
-  /** @type {WeightGrid | SentGrid | null} the weights of the heads that are on; null for none */
+  /** @type {WeightGrid | null} the weights of the heads that are on; null for none */
   pooled = null;
   /** @type {Cell | null} under the pointer */
   cursor = null;
@@ -71,7 +70,7 @@ export class Matrix {
       values: pooled?.finished ?? new Float32Array(0),
       step: pooled?.step,
       exact: (query, key) => (seenByAny(layer, heads, query, key) ? meanOf(layer, heads, query, key) : NaN),
-      sum: pooled && "sum" in pooled ? pooled.sum : undefined,
+      sum: pooled?.sum,
       signed: false,
       end: selection.state.fitted ? this.strongest : 1,
       roots: (pooled?.step ?? 1) > 1 || (selection.state.fitted && longestOf(panel) > LONG),
@@ -145,13 +144,12 @@ export class Matrix {
     if (this.drawnFrom === layer && this.heads === heads) return false;
     Object.assign(this, { drawnFrom: layer, heads });
     const { heads: on } = this.selection;
-    const computed = () => (on.length ? new WeightGrid(layer, on) : null);
-    this.pooled = sentGrid(layer, on) ?? computed();
+    this.pooled = on.length ? (sentGrid(layer, on) ?? new WeightGrid(layer, on)) : null;
     requestAnimationFrame(() => this.#work(this.pooled));
     return true;
   }
 
-  /** @param {WeightGrid | SentGrid | null} pooled */
+  /** @param {WeightGrid | null} pooled */
   #work(pooled) {
     if (!pooled || pooled !== this.pooled || !this.map.canvas.isConnected) return;
     pooled.advance(performance.now() + SLICE);

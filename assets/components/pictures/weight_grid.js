@@ -15,27 +15,17 @@ const GRID = 768; // cells of a side, at most
  */
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
-/**
- * The weights of a head of a long text as a server has pooled them; `sum` is that of the block around a cell.
- * @typedef {{ step: number, finished: Float32Array, maximum: number, done: boolean, advance: (end: number) => void,
- *   sum: (row: number, column: number) => number }} SentGrid
- */
-
-/**
- * Null for several heads and for a short text.
- * @param {AnyLayer} layer
- * @param {number[]} heads
- * @returns {SentGrid | null}
- */
+// The weights of a head of a long text as a server has pooled them; null for several heads and for a short text.
+/** @param {AnyLayer} layer @param {number[]} heads */
 export function sentGrid(layer, heads) {
   const blocks = heads.length === 1 && layer instanceof Layer ? layer.blocks(heads[0]) : null;
   if (!blocks) return null;
-  const { step, largest, sums, columns } = blocks;
+  const { step, largest: values, sums, columns } = blocks;
   let maximum = 0;
-  for (const value of largest) if (value > maximum) maximum = value;
+  for (const value of values) if (value > maximum) maximum = value;
   /** @param {number} row @param {number} column */
   const sum = (row, column) => sums[Math.floor(row / step) * columns + Math.floor(column / step)];
-  return { step, finished: largest, maximum, done: true, advance: () => {}, sum };
+  return Object.assign(new WeightGrid(layer, heads), { step, values, columns, maximum, next: layer.nQuery, sum });
 }
 
 // Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
@@ -50,6 +40,8 @@ export class WeightGrid {
     this.values = new Float32Array(this.rows * this.columns).fill(NaN);
     this.maximum = 0;
     this.next = 0;
+    /** @type {((row: number, column: number) => number) | undefined} of the block around a cell, where it is known */
+    this.sum = undefined;
   }
 
   get done() {
