@@ -1,7 +1,7 @@
 // Arrow keys of controls.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { arrowOf } from "../../assets/components/page/elements.js";
+import { arrowOf } from "../../assets/components/page/radios.js";
 
 const alone = { key: "ArrowLeft", ctrlKey: false, metaKey: false, altKey: false };
 

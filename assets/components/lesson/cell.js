@@ -1,5 +1,6 @@
 // Point at a cell of the empty matrix. Answer: ``9,3``, its row and its column.
-import { arrowOf, claim, elementIn, make, targetOf } from "../page/elements.js";
+import { claim, elementIn, make, targetOf } from "../page/elements.js";
+import { arrowOf } from "../page/radios.js";
 import { fill } from "../page/wording.js";
 import { makeMatrix } from "./matrix.js";
 import { quoted } from "./words.js";

@@ -1,5 +1,6 @@
 // Put heads in order: a list whose items are dragged, or moved by the arrow keys or buttons. Answer: ``3,1,2``.
-import { arrowOf, claim, elementIn, make, makeButton, targetOf } from "../page/elements.js";
+import { claim, elementIn, make, makeButton, targetOf } from "../page/elements.js";
+import { arrowOf } from "../page/radios.js";
 import { fill } from "../page/wording.js";
 import { lookOf } from "../pictures/colours.js";
 

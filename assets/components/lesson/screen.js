@@ -1,16 +1,6 @@
 // One screen of a lesson: what is asked, the picture to act on, the lock, and hints for who asks for them. An answer
 // that is not locked stays in the browser (progress.js). After the lock reveal.js says what came of it.
-import {
-  actInstead,
-  claim,
-  elementIn,
-  elementsIn,
-  emphasized,
-  make,
-  makeButton,
-  makeLink,
-  named,
-} from "../page/elements.js";
+import { actInstead, claim, elementIn, emphasized, make, makeButton, makeLink, named } from "../page/elements.js";
 import { ready, take } from "../scene/address.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { cell } from "./cell.js";
@@ -128,18 +118,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
     root.asked = asked;
     sayOfClass(root, room?.paused || room?.told || room?.second || "");
     root.classList.toggle("paused", Boolean(room?.paused));
-    for (const step of elementsIn(root, ".ways > .step")) step.hidden = room?.fixed ?? false;
+    for (const step of root.querySelectorAll(".ways > .step")) step.toggleAttribute("hidden", Boolean(room?.fixed));
     root.settle?.();
     elementIn(root, ".problem").textContent = data.problem;
     hint(root, data);
   };
   draw();
   if (data.room) followRoom(root, draw);
-  const lock = () => {
-    /** @type {HTMLButtonElement | null} */
-    const button = root.querySelector(".lock:enabled");
-    button?.click();
-  };
+  const lock = () => /** @type {HTMLButtonElement | null} */ (root.querySelector(".lock:enabled"))?.click();
   listen({
     lock: data.question && !data.answer ? lock : null,
     go: data.room?.fixed ? null : (by) => data.number + by > 0 && act({ do: "go", number: data.number + by }),
@@ -263,10 +249,9 @@ function hint(root, { hints, more_hints, texts }) {
   );
   const isNew = items.length > list.children.length;
   list.replaceChildren(...items);
-  /** @type {HTMLElement | null} */
   const button = root.querySelector(".hint");
   if (!button) return;
-  button.hidden = !more_hints;
+  button.toggleAttribute("hidden", !more_hints);
   button.textContent = items.length === 2 ? texts.hint_like : texts.hint;
   if (isNew) elementIn(root, ".live").textContent = items[items.length - 1].textContent;
 }

@@ -160,14 +160,6 @@ export function claim(event) {
   event.stopPropagation();
 }
 
-/** @type {Record<string, [down: number, right: number]>} */
-const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-
-// Where an arrow key leads that is pressed alone; null for another key, and with Ctrl, Cmd or Alt: that is the browser's.
-/** @param {Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "altKey">} event */
-export const arrowOf = ({ key, ctrlKey, metaKey, altKey }) =>
-  ctrlKey || metaKey || altKey ? null : (ARROWS[key] ?? null);
-
 // A link to another page of ours, in this tab.
 /** @param {string} text @param {string} href */
 export const makeLink = (text, href) => Object.assign(make("a", "", text), { href, target: "_self" });

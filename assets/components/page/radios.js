@@ -1,6 +1,14 @@
 // A row of buttons of which one is chosen: one Tab stop, whose arrow keys choose (the radio group pattern of the ARIA
 // Authoring Practices).
-import { arrowOf, claim } from "./elements.js";
+import { claim } from "./elements.js";
+
+/** @type {Record<string, [down: number, right: number]>} */
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+// Where an arrow key leads that is pressed alone; null for another key, and with Ctrl, Cmd or Alt: that is the browser's.
+/** @param {Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "altKey">} event */
+export const arrowOf = ({ key, ctrlKey, metaKey, altKey }) =>
+  ctrlKey || metaKey || altKey ? null : (ARROWS[key] ?? null);
 
 /**
  * @param {HTMLElement} row

@@ -4,18 +4,8 @@
 // opens it; a saved page has none.
 
 import { cellPathOf, countDone, momentOf, partialOutput, partialSum } from "../numbers/cell_path.js";
-import {
-  arrowOf,
-  claim,
-  make,
-  makeButton,
-  makeLink,
-  makeSvg,
-  makeToggle,
-  renew,
-  required,
-  targetOf,
-} from "../page/elements.js";
+import { claim, make, makeButton, makeLink, makeSvg, makeToggle, renew, required, targetOf } from "../page/elements.js";
+import { arrowOf } from "../page/radios.js";
 import { measured, shortenedTo } from "../page/saving.js";
 import { exact, fill, isolated, written } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";

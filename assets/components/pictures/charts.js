@@ -2,7 +2,7 @@
 // block of code. Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A plotly chart describes itself in layout.meta: { title, caption, file, words }, where `words` has the word of each
 // token's label.
-import { make, makeButton, makeSvg, named, required, treeOf } from "../page/elements.js";
+import { elementsIn, make, makeButton, makeSvg, named, required, treeOf } from "../page/elements.js";
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
@@ -62,8 +62,7 @@ export function saveable(root, figure) {
 // `figure` returns the figure that is in it by now.
 /** @param {HTMLElement} box @param {() => Figure} figure */
 function addMenu(box, figure) {
-  /** @type {HTMLElement | null} */
-  const there = box.querySelector(":scope > .headscope-save");
+  const there = elementsIn(box, ":scope > .headscope-save").at(0);
   if (there) return paint(there, figure());
   const { words } = mounted;
   const opener = makeButton("", "", () => {

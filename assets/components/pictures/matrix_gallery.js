@@ -1,7 +1,8 @@
 // Small pictures of matrices beside each other, one of them enlarged below on request, with the number under the pointer
 // or the keyboard's cell, and files to save. The page says which matrices these are and what a press on a cell does.
 
-import { arrowOf, claim, elementIn, make, makeButton, makeSvg, renew, treeOf, write } from "../page/elements.js";
+import { claim, elementIn, make, makeButton, makeSvg, renew, treeOf, write } from "../page/elements.js";
+import { arrowOf } from "../page/radios.js";
 import { FORMATS, save } from "../page/saving.js";
 import { oneTabStop } from "../page/tab_stop.js";
 import { exact, fill } from "../page/wording.js";

@@ -4,7 +4,7 @@
 
 import { formatted } from "../lesson/formatted.js";
 import { qrPicture } from "../lesson/qr.js";
-import { elementIn, make, makeButton, makeToggle, named, renew, treeOf } from "../page/elements.js";
+import { elementIn, elementsIn, make, makeButton, makeToggle, named, renew, treeOf } from "../page/elements.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { drawQuestion, drawWays, leadByKeys, MAX_VOTES, startProjecting } from "./projector.js";
 import { drawSpread } from "./spread.js";
@@ -89,8 +89,7 @@ function part(root, name, from, draw) {
   const [left, top] = [before?.scrollLeft ?? 0, before?.scrollTop ?? 0];
   const isReached = before !== null && treeOf(section).activeElement === before;
   renew(section, draw());
-  /** @type {HTMLElement | null} */
-  const box = section.querySelector(".scrolls");
+  const box = elementsIn(section, ".scrolls").at(0);
   box?.scrollTo({ left, top });
   if (isReached) box?.focus({ preventScroll: true });
 }
@@ -102,8 +101,7 @@ function showColumn(root, number) {
   root.dataset.number = String(number);
   if (shown === root.dataset.number) return;
   const box = root.querySelector(".table .scrolls");
-  /** @type {HTMLElement | null} */
-  const column = root.querySelector("thead .in-hand");
+  const column = elementsIn(root, "thead .in-hand").at(0);
   if (box && column) box.scrollLeft = column.offsetLeft + column.offsetWidth / 2 - box.clientWidth / 2;
 }
 

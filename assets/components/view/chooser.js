@@ -210,8 +210,7 @@ function inLink({ rows, strips }, field, at) {
 // Scroll a long sentence, and nothing but the sentence, to the chosen token.
 /** @param {HTMLElement} strip */
 function reveal(strip) {
-  /** @type {HTMLElement | null} */
-  const chosen = strip.querySelector("[aria-checked=true]");
+  const chosen = elementsIn(strip, "[aria-checked=true]").at(0);
   if (!chosen) return;
   const top = chosen.offsetTop - strip.offsetTop;
   const beyond = top < strip.scrollTop || top + chosen.offsetHeight > strip.scrollTop + strip.clientHeight;

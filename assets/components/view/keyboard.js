@@ -2,7 +2,8 @@
 // step through heads and layers, N through the peaks of a row.
 
 import { listOf } from "../numbers/panel.js";
-import { arrowOf, claim } from "../page/elements.js";
+import { claim } from "../page/elements.js";
+import { arrowOf } from "../page/radios.js";
 import { isRtl } from "../page/wording.js";
 import { zoomByKey } from "../pictures/zoom.js";
 import { nextHead } from "../scene/focus.js";
