@@ -40,6 +40,11 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  */
 
 /**
+ * The parts from which a drawing is made.
+ * @typedef {{ selection: Selection, theme: import("./theme.js").Theme, panel: Panel, stage: HTMLElement }} DrawnFrom
+ */
+
+/**
  * One sentence drawn with its weights: by lines, as shaded text, by arcs, as a matrix.
  * @typedef {object} SentenceDrawing
  * @property {HTMLElement} list its tokens, to the keyboard and to screen readers
@@ -225,13 +230,8 @@ export class Curved {
   /** @type {TokenSide[]} of the tokens: "query" and "key", or "token" for both */
   sides = [];
 
-  /**
-   * @param {Selection} selection
-   * @param {import("./theme.js").Theme} theme
-   * @param {Panel} panel
-   * @param {HTMLElement} stage
-   */
-  constructor(selection, theme, panel, stage) {
+  /** @param {DrawnFrom} from */
+  constructor({ selection, theme, panel, stage }) {
     this.selection = selection;
     this.theme = theme;
     this.texts = selection.header.texts;

@@ -36,13 +36,8 @@ export class Matrix {
   heads = "";
   painted = 0;
 
-  /**
-   * @param {import("../view/selection.js").Selection} selection
-   * @param {import("./theme.js").Theme} theme
-   * @param {import("../numbers/panel.js").Panel} panel
-   * @param {HTMLElement} stage
-   */
-  constructor(selection, theme, panel, stage) {
+  /** @param {import("./drawing.js").DrawnFrom} from */
+  constructor({ selection, theme, panel, stage }) {
     this.selection = selection;
     this.theme = theme;
     this.panel = panel;

@@ -24,13 +24,8 @@ export class ShadedText {
   /** @type {HTMLElement[]} of the tokens */
   elements;
 
-  /**
-   * @param {import("../view/selection.js").Selection} selection
-   * @param {import("./theme.js").Theme} theme
-   * @param {Panel} panel
-   * @param {HTMLElement} stage
-   */
-  constructor(selection, theme, panel, stage) {
+  /** @param {import("./drawing.js").DrawnFrom} from */
+  constructor({ selection, theme, panel, stage }) {
     const { texts } = selection.header;
     this.selection = selection;
     this.theme = theme;

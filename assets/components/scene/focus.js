@@ -199,10 +199,28 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   const tokens = focus.tokens.map((token) => isolated(own[token])).join(" + ");
+  const away = hidden[other];
+  // The largest weights of one head, or of the mean of many.
+  const ofMean = () => {
+    const weights = meanAcross(layer, heads, focus);
+    // In a very long text no weight is worth naming, and yet the row is not empty.
+    const most = { count: NAMED, hidden: away };
+    const worth = strongest(weights, { threshold: WORTH_NAMING, ...most });
+    const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...most });
+    return positions
+      .map((i) => ({ word: isolated(others[i]), weight: worth.length ? weights[i].toFixed(2) : exact(weights[i]) }))
+      .map((each) => fill(texts.item, each));
+  };
+  // The largest weight of each of a few heads.
+  const ofEach = () =>
+    heads.flatMap((head) => {
+      const weights = across(layer, head, focus);
+      const [at] = strongest(weights, { threshold: Number.MIN_VALUE, count: 1, hidden: away });
+      if (at === undefined) return [];
+      return fill(texts.each, { word: isolated(others[at]), weight: short(weights[at]), head: head + 1 });
+    });
   const isFew = heads.length > 1 && heads.length <= MAX_NUMBERS;
-  const list = isFew
-    ? ofEach(layer, heads, focus, hidden[other], others, texts)
-    : ofMean(layer, heads, focus, hidden[other], others, texts);
+  const list = (isFew ? ofEach() : ofMean()).join(texts.comma);
   const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, {
     heads: heads.map((h) => h + 1).join(texts.comma),
   });
@@ -213,46 +231,6 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const share = shareOfHidden(layer, heads, focus);
   const hiddenShare = share >= WORTH_NAMING && fill(texts.hidden_share, { share: share.toFixed(2) });
   return paragraph([sentence, hiddenShare, added], texts);
-}
-
-// The largest weights of one head, or of the mean of many.
-/**
- * @param {AnyLayer} layer
- * @param {number[]} heads
- * @param {Focus} focus
- * @param {Set<number>} hidden
- * @param {string[]} others
- * @param {Record<string, string>} texts
- */
-function ofMean(layer, heads, focus, hidden, others, texts) {
-  const weights = meanAcross(layer, heads, focus);
-  // In a very long text no weight is worth naming, and yet the row is not empty.
-  const most = { count: NAMED, hidden };
-  const worth = strongest(weights, { threshold: WORTH_NAMING, ...most });
-  const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...most });
-  return positions
-    .map((i) => ({ word: isolated(others[i]), weight: worth.length ? weights[i].toFixed(2) : exact(weights[i]) }))
-    .map((each) => fill(texts.item, each))
-    .join(texts.comma);
-}
-
-// The largest weight of each of a few heads.
-/**
- * @param {AnyLayer} layer
- * @param {number[]} heads
- * @param {Focus} focus
- * @param {Set<number>} hidden
- * @param {string[]} others
- * @param {Record<string, string>} texts
- */
-function ofEach(layer, heads, focus, hidden, others, texts) {
-  const said = heads.flatMap((head) => {
-    const weights = across(layer, head, focus);
-    const [at] = strongest(weights, { threshold: Number.MIN_VALUE, count: 1, hidden });
-    if (at === undefined) return [];
-    return fill(texts.each, { word: isolated(others[at]), weight: short(weights[at]), head: head + 1 });
-  });
-  return said.join(texts.comma);
 }
 
 // How much of what these queries take comes from keys that are hidden, the mean over heads.

@@ -105,9 +105,7 @@ import { typeOver } from "./typed_over.js";
  *   answers: HTMLElement, drawing: SentenceDrawing, strip: ShadedText | null }} Drawing
  */
 
-/**
- * @type {Record<string, new (selection: Selection, theme: Theme, panel: Panel, stage: HTMLElement) => SentenceDrawing>}
- */
+/** @type {Record<string, new (from: import("../pictures/drawing.js").DrawnFrom) => SentenceDrawing>} */
 export const DRAWINGS = { lines: Lines, text: ShadedText, arcs: Arcs, matrix: Matrix };
 const LONGEST_STRIP = 256; // tokens
 const ANYWHERE = new Set(["Escape", "h", "H", "l", "L"]); // keys that work in all of the view
@@ -550,7 +548,7 @@ function panelOf(selection, theme, panel, words) {
   const className = header.compact ? "head compact" : "head";
   const head = make("div", className, isTitled && title, strip?.stage, isWords && stage, answers);
   const box = make("div", "panel", !isWords && stage, status);
-  const drawing = new DRAWINGS[state.drawing](selection, theme, panel, stage);
+  const drawing = new DRAWINGS[state.drawing]({ selection, theme, panel, stage });
   return { panel, head, box, stage, answers, status, strip, drawing };
 }
 
@@ -569,7 +567,7 @@ function stripOf(selection, theme, panel) {
   const fits = !panel.two && panel.tokens.length <= LONGEST_STRIP;
   if (!header.strips || !fits || state.drawing === "text") return null;
   const stage = Object.assign(make("div", "strip text"), { ariaHidden: "true" });
-  const strip = new ShadedText(selection, theme, panel, stage);
+  const strip = new ShadedText({ selection, theme, panel, stage });
   strip.isStrip = true;
   for (const element of strip.elements) element.removeAttribute("id");
   return strip;
