@@ -51,18 +51,17 @@ const MAX_SHORTFALL = 1e-5; // by which rounding lets a row sum to less than 1
  */
 export function stepsTo(layer, name, place, keys, sink = "sink") {
   if (!layer.q) return null;
-  if (name === "scores" || name === "weights") return pair(layer, name, place, keys, sink);
-  return name === "output" && layer.v ? mixture(layer, place, keys) : null;
+  const asked = { layer, place, keys, sink };
+  if (name === "scores") return pair(asked).slice(0, 1);
+  if (name === "weights") return weighed(asked, pair(asked));
+  return name === "output" && layer.v ? mixture(asked) : null;
 }
 
-/**
- * @param {Layer} layer
- * @param {string} name
- * @param {Place} place
- * @param {string[]} keys
- * @param {string} sink
- */
-function pair(layer, name, { head, row, column }, keys, sink) {
+/** @typedef {{ layer: Layer, place: Place, keys: string[], sink: string }} AskedPlace */
+
+// From the product of a query and a key to the input of the softmax.
+/** @param {AskedPlace} asked */
+function pair({ layer, place: { head, row, column } }) {
   const [q, k] = [layer.vector("q", head, row), layer.vector("k", head, column)];
   /** @type {Step[]} */
   const steps = [];
@@ -72,9 +71,16 @@ function pair(layer, name, { head, row, column }, keys, sink) {
     const changed = { labels: [], factors: [[before], [by]], terms: [] };
     steps.push({ name: step, value, ...(step === "score" ? products : changed) });
   });
-  if (name === "scores") return steps.slice(0, 1);
+  return steps;
+}
+
+// On to the weight.
+/** @param {AskedPlace} asked @param {Step[]} steps */
+function weighed(asked, steps) {
+  const { layer, place } = asked;
+  const { head, row, column } = place;
   if (layer.range || layer.visible) hide(steps, layer.sees(head, row, column));
-  const softmax = shares(layer, { head, row, column }, keys, sink);
+  const softmax = shares(asked);
   steps.push(softmax);
   if (layer.isPatched(head, row, column)) {
     const value = layer.weight(head, row, column);
@@ -94,13 +100,8 @@ function hide(steps, seen) {
 }
 
 // The share of each key in a row, and of a sink if the row sums to less than 1.
-/**
- * @param {Layer} layer
- * @param {Place} place
- * @param {string[]} keys
- * @param {string} sink
- */
-function shares(layer, { head, row, column }, keys, sink) {
+/** @param {AskedPlace} asked */
+function shares({ layer, place: { head, row, column }, keys, sink }) {
   const scores = keys.map((_, key) => (layer.sees(head, row, key) ? layer.logit(head, row, key) : -Infinity));
   const sum = layer.logSumExp(head, row);
   const terms = scores.map((score) => (score === -Infinity ? 0 : Math.exp(score - sum)));
@@ -118,12 +119,8 @@ function shares(layer, { head, row, column }, keys, sink) {
   return { name: "softmax", value, labels, factors: [scores, powers], terms, chosen: column, sinks };
 }
 
-/**
- * @param {Layer} layer
- * @param {Place} place
- * @param {string[]} keys
- */
-function mixture(layer, { head, row, column }, keys) {
+/** @param {AskedPlace} asked */
+function mixture({ layer, place: { head, row, column }, keys }) {
   const weights = layer.row(head, row);
   const values = Float32Array.from(keys, (_, key) => layer.vector("v", head, key)[column]);
   const terms = Array.from(weights, (weight, key) => weight * values[key]);
