@@ -1,7 +1,7 @@
 // A student's seat in a room: the door where one joins, and the line below each question. It sends the token that this
 // browser holds, and the answers that wait here, until the room names them as kept; it asks the page anew when the
 // teacher has changed the room.
-import { elementIn, make, makeButton, makeLink, makeToggle, renew } from "../page/elements.js";
+import { elementIn, make, makeButton, makeLink, makeToggle, renew, write } from "../page/elements.js";
 import { isKept } from "../page/kept.js";
 import { fitHeight } from "../streamlit/adapter.js";
 import { formatted } from "./formatted.js";
@@ -125,8 +125,7 @@ function sayWaiting() {
   if (!line) return;
   const { waiting } = heldOf(now.data.code);
   const isLong = Object.keys(waiting).some((key) => performance.now() - (since[key] ?? Infinity) > PATIENT);
-  const text = isLong ? now.data.texts.waiting : "";
-  if (line.textContent !== text) line.textContent = text;
+  write(line, isLong ? now.data.texts.waiting : "");
 }
 
 // Has the teacher changed the room? Only the version is asked for; another one asks the page.

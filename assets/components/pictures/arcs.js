@@ -64,30 +64,30 @@ export class Arcs extends Curved {
     this.layOut();
   }
 
-  range() {
+  range = () => {
     /** @param {{ x: number, size: number }} place */
     const inside = ({ x, size }) => x + size > this.scrolled && x < this.scrolled + this.width;
     const from = this.line.places.findIndex(inside);
     const to = this.line.places.findLastIndex(inside);
     return from < 0 ? [0, 0] : [from, to + 1];
-  }
+  };
 
   // Tokens that are not wholly in sight on the left and on the right.
-  beyond() {
+  beyond = () => {
     const [start, end] = [this.scrolled, this.scrolled + this.width];
     const [left, right] = [
       this.line.places.filter(({ x }) => x < start - 1),
       this.line.places.filter(({ x, size }) => x + size > end + 1),
     ];
     return [left.length, right.length];
-  }
+  };
 
   /** @param {HTMLElement} element @param {import("../numbers/panel.js").TokenSide} _ @param {number} at */
-  put(element, _, at) {
+  put = (element, _, at) => {
     const { x, size } = this.line.places[at];
     for (const [name, value] of Object.entries({ left: x, width: size, top: this.line.tall }))
       element.style.setProperty(name, `${value}px`);
-  }
+  };
 
   // One number has room below a word: that of the head with the largest weight there.
   numbersOf() {
@@ -106,7 +106,7 @@ export class Arcs extends Curved {
    * @param {number} x
    * @param {number} y
    */
-  curvesOf(from, to, x, y, { places, tall } = this.line) {
+  curvesOf = (from, to, x, y, { places, tall } = this.line) => {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     /** @param {number} at */
@@ -116,7 +116,7 @@ export class Arcs extends Curved {
       const [start, end] = [middle(line.query) - aside, middle(line.key) + aside]; // one inside the other
       return { ...line, points: arc(start, end, tall - 2 + y, tall - 12 + aside) };
     });
-  }
+  };
 
   // Where what is in sight begins with a token in its middle, or, where both fit, between it and what it looks at most.
   /** @param {number} at */

@@ -210,15 +210,6 @@ class More {
   }
 }
 
-/**
- * The methods of its own that each drawing with curves has.
- * @typedef {object} OwnOfCurves
- * @property {() => number[]} range the first token in sight and the one after the last
- * @property {() => number[]} beyond how many tokens are not wholly in sight before and after
- * @property {(from: number, to: number, x: number, y: number) => Curve[]} curvesOf the tokens in sight, moved by (x, y)
- * @property {(element: HTMLElement, side: TokenSide, at: number) => void} put a token in its place
- */
-
 // The base of all drawings with curves: a box that scrolls, a canvas that stays, tokens that come and go.
 export class Curved {
   /** @type {Curve[]} */
@@ -229,6 +220,15 @@ export class Curved {
   scrolled = 0; // pixels; an element that is asked for them is laid out at once
   /** @type {TokenSide[]} of the tokens: "query" and "key", or "token" for both */
   sides = [];
+  // Each drawing with curves has its own of these.
+  /** @type {() => number[]} the first token in sight and the one after the last */
+  range = () => [];
+  /** @type {() => number[]} how many tokens are not wholly in sight before and after */
+  beyond = () => [];
+  /** @type {(from: number, to: number, x: number, y: number) => Curve[]} of the tokens in sight, moved by (x, y) */
+  curvesOf = () => [];
+  /** @type {(element: HTMLElement, side: TokenSide, at: number) => void} a token in its place */
+  put = () => {};
 
   /** @param {DrawnFrom} from */
   constructor({ selection, theme, panel, stage }) {
@@ -256,11 +256,6 @@ export class Curved {
     return false;
   }
 
-  /** @returns {OwnOfCurves} */
-  get #own() {
-    return /** @type {any} */ (this);
-  }
-
   // The first pixel in sight of all, at the latest the `last` one at which the end is in sight.
   /** @param {number} place @param {number} last */
   beginAt(place, last) {
@@ -278,7 +273,7 @@ export class Curved {
     const inSight = new Map();
     /** @param {TokenSide} side @param {number} at */
     const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
-    const [from, to] = this.#own.range();
+    const [from, to] = this.range();
     for (const side of this.sides)
       for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
         add(side, at);
@@ -292,7 +287,7 @@ export class Curved {
     for (const [name, [side, at]] of inSight) {
       if (this.shown.has(name)) continue;
       const element = tokenElement(panel, side, at, this.texts);
-      this.#own.put(element, side, at);
+      this.put(element, side, at);
       this.shown.set(name, element);
       this.long.append(element);
     }
@@ -319,9 +314,9 @@ export class Curved {
         element.classList.remove("strong");
       }
     }
-    const [from, to] = this.#own.range();
-    this.more.show(...this.#own.beyond());
-    this.curves = this.#own.curvesOf(from, to, 0, 0);
+    const [from, to] = this.range();
+    this.more.show(...this.beyond());
+    this.curves = this.curvesOf(from, to, 0, 0);
     this.paint();
   }
 

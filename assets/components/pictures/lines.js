@@ -55,23 +55,23 @@ export class Lines extends Curved {
     return listOf(this.panel, side).reduce((widest, token) => Math.max(widest, textWidth(token)), 0) * BOLD;
   }
 
-  range() {
+  range = () => {
     const from = Math.floor(this.scrolled / ROW);
     return [from, from + Math.ceil(this.height / ROW) + 1];
-  }
+  };
 
   // Tokens that are not wholly in sight above and below.
-  beyond() {
+  beyond = () => {
     const below = longestOf(this.panel) - Math.floor((this.scrolled + this.height + 1) / ROW);
     return [Math.ceil((this.scrolled - 1) / ROW), below].map((count) => Math.max(0, count));
-  }
+  };
 
   /** @param {HTMLElement} element @param {TokenSide} side @param {number} at */
-  put(element, side, at) {
+  put = (element, side, at) => {
     const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
     for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW }))
       element.style.setProperty(name, `${value}px`);
-  }
+  };
 
   // As in the matrices the names of rows in which no head that is on has anything to find are dim.
   update() {
@@ -91,7 +91,7 @@ export class Lines extends Curved {
    * @param {number} y
    * @param {number} middle
    */
-  curvesOf(from, to, x, y, middle = this.middle) {
+  curvesOf = (from, to, x, y, middle = this.middle) => {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);
     /** @type {(at: number, head: number) => number} */
@@ -101,7 +101,7 @@ export class Lines extends Curved {
       ...line,
       points: between(x, level(line.query, line.head), x + middle, level(line.key, line.head)),
     }));
-  }
+  };
 
   /** @param {number} at */
   reveal(at) {

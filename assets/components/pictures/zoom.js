@@ -1,6 +1,6 @@
 // Zooms and moves a heatmap: buttons, the wheel, a double click, one or two fingers, three keys, and of a long text a small
 // picture of all of it.
-import { fit, make, makeButton, named, penOf } from "../page/elements.js";
+import { fit, make, makeButton, named, penOf, write } from "../page/elements.js";
 
 /** @typedef {import("./heatmap.js").Heatmap} Heatmap */
 
@@ -136,8 +136,7 @@ export function zoomTools(map, texts) {
   const small = smallPicture(map);
   map.moved = () => {
     small.paint();
-    const text = map.caption(texts);
-    if (scale.textContent !== text) scale.textContent = text;
+    write(scale, map.caption(texts));
   };
   /** @type {(text: string, label: string, by: number) => HTMLElement} */
   const button = (text, label, by) => {

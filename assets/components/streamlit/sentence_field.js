@@ -1,5 +1,5 @@
 // The effect of Enter in a field for a sentence. tests/browser/test_streamlit.py fails if Streamlit changes the field.
-import { targetOf } from "../page/elements.js";
+import { claim, targetOf } from "../page/elements.js";
 import { KEY } from "./adapter.js";
 
 const SENTENCES = ["text", "twin", "target"].map((key) => `.${KEY}${key} textarea`).join(", ");
@@ -17,8 +17,7 @@ export function applyOnEnter() {
     if (isComposing || keyCode === COMPOSING) return;
     tell(event);
     if (ctrlKey || metaKey) return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
     target.dispatchEvent(new KeyboardEvent("keydown", { key, code: "Enter", ctrlKey: true, bubbles: true }));
   };
   /** @param {FocusEvent} event */
