@@ -4,12 +4,7 @@ import { make } from "../page/elements.js";
 const MARKED = /\*\*(.+?)\*\*|\*(.+?)\*/gu;
 
 // **strong** and *emphasized* words of a text.
-/**
- * @template {keyof HTMLElementTagNameMap} Name
- * @param {Name} tag
- * @param {string} className
- * @param {string} text
- */
+/** @template {keyof HTMLElementTagNameMap} Name @param {Name} tag @param {string} className @param {string} text */
 export function formatted(tag, className, text) {
   const parts = [];
   let from = 0;

@@ -10,19 +10,13 @@ const NO_PROGRESS = { code: "", answered: 0, number: 1, drafts: {} };
 /** @param {LessonName} lesson */
 const storageKey = ({ name, version }) => `headscope-lesson-${name}-${version}`;
 
-/**
- * @param {LessonName} lesson
- * @returns {Progress}
- */
+/** @param {LessonName} lesson @returns {Progress} */
 export function progressOf(lesson) {
   const kept = keptUnder(storageKey(lesson));
   return { ...NO_PROGRESS, ...kept, drafts: { ...kept.drafts } };
 }
 
-/**
- * @param {LessonName} lesson
- * @param {Partial<Progress>} changes
- */
+/** @param {LessonName} lesson @param {Partial<Progress>} changes */
 export function keepProgress(lesson, changes) {
   keepUnder(storageKey(lesson), { ...progressOf(lesson), ...changes });
 }

@@ -82,12 +82,7 @@ function outputOf(mixed) {
   return { output, patchedOutput: output.some((_, at) => layer.isPatchedOutput(place.head, place.row, at)) };
 }
 
-/**
- * @param {Step | null} softmax
- * @param {Step[]} after
- * @param {Mixed | null} mixed
- * @param {number} limit
- */
+/** @param {Step | null} softmax @param {Step[]} after @param {Mixed | null} mixed @param {number} limit */
 function softmaxRow(softmax, after, mixed, limit) {
   /** @type {PathLine[]} */
   const lines = [];
@@ -128,11 +123,7 @@ function softmaxRow(softmax, after, mixed, limit) {
 }
 
 // The sum of these keys' weights times their values.
-/**
- * @param {Mixed} mixed
- * @param {number[]} keys
- * @param {ArrayLike<number>} weights
- */
+/** @param {Mixed} mixed @param {number[]} keys @param {ArrayLike<number>} weights */
 function partOf({ layer, place }, keys, weights) {
   const part = new Float64Array(layer.vector("v", place.head, 0).length);
   for (const key of keys) {

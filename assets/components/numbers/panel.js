@@ -98,10 +98,7 @@ function piecesOf(groups) {
 
 // A layer without the keys that are hidden: what went to them is shared out, so that each row sums to 1.
 class Rescaled {
-  /**
-   * @param {AnyLayer} layer
-   * @param {Set<number>} hidden
-   */
+  /** @param {AnyLayer} layer @param {Set<number>} hidden */
   constructor(layer, hidden) {
     this.layer = layer;
     this.hidden = hidden;

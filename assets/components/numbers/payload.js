@@ -255,12 +255,7 @@ export class Layer {
   }
 
   // A number of a table whose axes (head, query, column) may each be shared; Infinity where there is no table.
-  /**
-   * @param {Tensor | null} table
-   * @param {number} place
-   * @param {number} query
-   * @param {number} at
-   */
+  /** @param {Tensor | null} table @param {number} place @param {number} query @param {number} at */
   #at(table, place, query, at) {
     if (!table) return Infinity;
     const { shape, data } = table;

@@ -127,11 +127,7 @@ export function write(element, text) {
 }
 
 // A sentence in pieces, every other of which is emphasized.
-/**
- * @template {keyof HTMLElementTagNameMap} Name
- * @param {Name} tag
- * @param {string[]} pieces
- */
+/** @template {keyof HTMLElementTagNameMap} Name @param {Name} tag @param {string[]} pieces */
 export const emphasized = (tag, pieces) =>
   make(tag, "", ...pieces.map((text, at) => (at % 2 ? make("em", "", text) : text)));
 

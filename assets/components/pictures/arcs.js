@@ -100,12 +100,7 @@ export class Arcs extends Curved {
     }));
   }
 
-  /**
-   * @param {number} from
-   * @param {number} to
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} from @param {number} to @param {number} x @param {number} y */
   curvesOf = (from, to, x, y, { places, tall } = this.line) => {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);

@@ -386,24 +386,13 @@ export class CellPathPicture {
     return element;
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {string} text
-   * @param {string} className
-   * @param {string} anchor
-   */
+  /** @param {number} x @param {number} y @param {string} text @param {string} className @param {string} anchor */
   #text(x, y, text, className = "", anchor = "start") {
     return this.#add("text", { x, y, class: className, "text-anchor": anchor }, text);
   }
 
   // A number, empty until its stage is reached.
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {() => string} textOf
-   * @param {string} className
-   */
+  /** @param {number} x @param {number} y @param {() => string} textOf @param {string} className */
   #number(x, y, textOf, className = "number") {
     const element = this.#text(x, y, "", className, "end");
     this.parts.push(() => {

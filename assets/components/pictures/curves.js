@@ -7,21 +7,11 @@ const SAMPLES = 24; // straight pieces of a curve, to which a distance is measur
 /** @typedef {Line & { strength: number, points: number[] }} Curve eight numbers, and how strong it is drawn */
 
 // From the right end of a query to the left end of a key.
-/**
- * @param {number} x0
- * @param {number} y0
- * @param {number} x1
- * @param {number} y1
- */
+/** @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
 export const between = (x0, y0, x1, y1) => [x0, y0, x0 + 0.45 * (x1 - x0), y0, x0 + 0.55 * (x1 - x0), y1, x1, y1];
 
 // Above a line of text, higher the farther apart; the curve of a token to itself is a small loop.
-/**
- * @param {number} from
- * @param {number} to
- * @param {number} base
- * @param {number} maxHeight
- */
+/** @param {number} from @param {number} to @param {number} base @param {number} maxHeight */
 export function arc(from, to, base, maxHeight) {
   if (from === to) return [from - 4, base, from - 14, base - 26, from + 14, base - 26, from + 4, base];
   const height = Math.min(maxHeight, 14 + 0.45 * Math.abs(to - from)) / 0.75; // a cubic reaches 3/4 of its handles
@@ -40,12 +30,7 @@ export function point([x0, y0, x1, y1, x2, y2, x3, y3], t) {
 }
 
 // How far a place is from a curve, in pixels; Infinity where it is clearly elsewhere.
-/**
- * @param {number[]} curve
- * @param {number} x
- * @param {number} y
- * @param {number} reach
- */
+/** @param {number[]} curve @param {number} x @param {number} y @param {number} reach */
 export function distance(curve, x, y, reach = 8) {
   const [xs, ys] = [0, 1].map((odd) => curve.filter((_, i) => i % 2 === odd));
   if (x < Math.min(...xs) - reach || x > Math.max(...xs) + reach) return Infinity;
@@ -63,12 +48,7 @@ export function distance(curve, x, y, reach = 8) {
 }
 
 // The curve under the pointer, the strongest of those that are as near.
-/**
- * @param {Curve[]} curves
- * @param {number} x
- * @param {number} y
- * @param {number} reach
- */
+/** @param {Curve[]} curves @param {number} x @param {number} y @param {number} reach */
 export function under(curves, x, y, reach = 6) {
   /** @type {{ curve: Curve, d: number } | null} */
   let nearest = null;

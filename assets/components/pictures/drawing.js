@@ -82,12 +82,7 @@ export const tallestOf = ({ matrices }) => (matrices ? TALLEST.above : TALLEST.a
 /** @param {number} rows @param {number} most */
 export const heightInSight = (rows, most) => (rows * ROW < most + ROW ? rows * ROW : most);
 
-/**
- * @param {Panel} panel
- * @param {TokenSide} side
- * @param {number} at
- * @param {Record<string, string>} texts
- */
+/** @param {Panel} panel @param {TokenSide} side @param {number} at @param {Record<string, string>} texts */
 export function tokenElement(panel, side, at, texts) {
   const every = listOf(panel, side);
   const text = every[at];
@@ -144,11 +139,7 @@ export function broughtOut({ header, state }, { strongest }) {
 }
 
 // One weight for each token that answers: of a few heads the largest, and whose it is; of many their mean.
-/**
- * @param {Selection} selection
- * @param {Panel} panel
- * @returns {{ weights: Float32Array, heads: number[] | null }}
- */
+/** @param {Selection} selection @param {Panel} panel @returns {{ weights: Float32Array, heads: number[] | null }} */
 export function strongestOf(selection, panel) {
   const { focus } = selection.of(panel);
   const { heads } = selection;

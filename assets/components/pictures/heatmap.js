@@ -383,10 +383,7 @@ function hatch(context, { ink }, cells, place) {
   context.fill(path);
 }
 
-/**
- * @param {string} ink
- * @param {number} ratio
- */
+/** @param {string} ink @param {number} ratio */
 function hatching(ink, ratio) {
   const name = `${ink} ${ratio}`;
   const known = hatchings.get(name);

@@ -84,13 +84,7 @@ export class Lines extends Curved {
     }
   }
 
-  /**
-   * @param {number} from
-   * @param {number} to
-   * @param {number} x
-   * @param {number} y
-   * @param {number} middle
-   */
+  /** @param {number} from @param {number} to @param {number} x @param {number} y @param {number} middle */
   curvesOf = (from, to, x, y, middle = this.middle) => {
     const { heads } = this.selection;
     const gap = Math.min(3, 12 / heads.length);

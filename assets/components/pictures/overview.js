@@ -333,11 +333,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
 }
 
 // All pictures side by side at their own size, colours by the root of the weight; nothing of heads that are `waiting`.
-/**
- * @param {AnyLayer[]} layers
- * @param {import("./theme.js").Theme} look
- * @param {number[]} waiting
- */
+/** @param {AnyLayer[]} layers @param {import("./theme.js").Theme} look @param {number[]} waiting */
 function paintAtlas(layers, look, waiting) {
   const pictures = layers.flatMap((layer) => layer.heads.map((head) => pictureOf(layer, head)));
   const side = Math.max(...pictures.map(({ rows, columns }) => Math.max(rows, columns)));

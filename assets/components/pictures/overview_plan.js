@@ -170,12 +170,7 @@ export function brackets(plan, size) {
 }
 
 // The name of a head, with the key/value head that it shares with others.
-/**
- * @param {Record<string, string>} texts
- * @param {number[]} shared
- * @param {number} layer
- * @param {number} head
- */
+/** @param {Record<string, string>} texts @param {number[]} shared @param {number} layer @param {number} head */
 export function headName(texts, shared, layer, head) {
   const name = fill(texts.name, { layer: layer + 1, head: head + 1 });
   const size = shared[layer];

@@ -35,11 +35,7 @@ class PagePath {
   /** @type {string | undefined} */
   keyInFocus;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {PathPage} data
-   * @param {PayloadPanel} panel
-   */
+  /** @param {HTMLElement} root @param {PathPage} data @param {PayloadPanel} panel */
   constructor(root, data, panel) {
     this.root = root;
     this.data = data;

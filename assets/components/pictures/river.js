@@ -26,10 +26,7 @@ class River {
   /** @type {{ x: number, y: number } | null} where a finger was put down */
   start = null;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {RiverPage} data
-   */
+  /** @param {HTMLElement} root @param {RiverPage} data */
   constructor(root, data) {
     this.root = root;
     this.data = data;

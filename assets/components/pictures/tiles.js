@@ -94,13 +94,7 @@ export class Tiles {
     tile.next += 1;
   }
 
-  /**
-   * @param {number} pool
-   * @param {number} row
-   * @param {number} column
-   * @param {number} height
-   * @param {number} width
-   */
+  /** @param {number} pool @param {number} row @param {number} column @param {number} height @param {number} width */
   #tile(pool, row, column, height, width) {
     const name = `${pool} ${row} ${column}`;
     const size = TILE_SIDE * pool;

@@ -7,13 +7,7 @@ export class Viewport {
   x = 0;
   y = 0;
 
-  /**
-   * @param {number} columns
-   * @param {number} width
-   * @param {number} height
-   * @param {number} rows
-   * @param {number} tall
-   */
+  /** @param {number} columns @param {number} width @param {number} height @param {number} rows @param {number} tall */
   constructor(columns, width, height, rows = columns, tall = 1) {
     this.columns = columns;
     this.rows = rows;

@@ -7,12 +7,7 @@ import { meanAcross } from "../scene/focus.js";
 const GRID = 768; // cells of a side, at most
 
 // May any of the heads look there? Each can have a mask of its own.
-/**
- * @param {AnyLayer} layer
- * @param {number[]} heads
- * @param {number} query
- * @param {number} key
- */
+/** @param {AnyLayer} layer @param {number[]} heads @param {number} query @param {number} key */
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
 // The weights of a head of a long text as a server has pooled them; null for several heads and for a short text.

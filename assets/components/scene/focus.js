@@ -75,12 +75,7 @@ export function afterPick(pinned, side, token, more) {
 
 // The choice in sentence `nth`, carried over to each sentence: the same token in the same place, or else wherever it
 // is, or else the token that stands in its place.
-/**
- * @param {Panel[]} panels
- * @param {number} nth
- * @param {Focus | null} focus
- * @returns {(Focus | null)[]}
- */
+/** @param {Panel[]} panels @param {number} nth @param {Focus | null} focus @returns {(Focus | null)[]} */
 export function everywhere(panels, nth, focus) {
   if (!focus) return panels.map(() => focus);
   const own = listOf(panels[nth], focus.side);

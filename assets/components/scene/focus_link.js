@@ -54,10 +54,7 @@ export const namesHeads = (link) =>
   OF_HEADS.some((name) => link.has(name)) || WITH_HEADS.some((name) => link.get(name)?.includes("head"));
 
 // The focus of a view; the other text's token stays as it is in the given focus.
-/**
- * @param {{ looked: ViewPlace, original: PayloadPanel[], two: boolean }} selection
- * @param {LinkFocus} focus
- */
+/** @param {{ looked: ViewPlace, original: PayloadPanel[], two: boolean }} selection @param {LinkFocus} focus */
 export function linkOf({ looked, original, two }, focus) {
   const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words, fitted, matrix, number } =
     looked;

@@ -65,10 +65,7 @@ function translate(node) {
       translateWithin(root, replacements);
 }
 
-/**
- * @param {Element} root
- * @param {Replacement[]} replacements
- */
+/** @param {Element} root @param {Replacement[]} replacements */
 function translateWithin(root, replacements) {
   for (const element of [root, ...root.querySelectorAll("*")]) {
     for (const name of ATTRIBUTES) {

@@ -95,12 +95,7 @@ function stripGroup(strip, colours, choice) {
   return [make("p", "caption", caption), group];
 }
 
-/**
- * @param {ChooserStrip} strip
- * @param {number} at
- * @param {Colour[]} colours
- * @param {ChooserPage["texts"]} texts
- */
+/** @param {ChooserStrip} strip @param {number} at @param {Colour[]} colours @param {ChooserPage["texts"]} texts */
 function wordButton({ tokens, unknown, weights, query, limit }, at, colours, { hint, hint_hidden }) {
   const button = makeButton("", "word", null);
   const word = make("bdi", "", tokens[at]);
@@ -164,12 +159,7 @@ function lightOptions({ groups }) {
   }
 }
 
-/**
- * @param {ChooserState} choice
- * @param {Field} own
- * @param {number} at
- * @param {number} pause
- */
+/** @param {ChooserState} choice @param {Field} own @param {number} at @param {number} pause */
 function chooseIn(choice, own, at, pause) {
   const strip = choice.data.strips.find(({ field, every }) => every && field === own);
   if (strip) return move({ [own]: strip.names[at] });
@@ -189,11 +179,7 @@ function sendChoices(choice) {
 }
 
 // A choice as the focus has it: words by their names, layers and heads by the numbers that they show.
-/**
- * @param {ChooserPage} page
- * @param {Field} field
- * @param {number} at
- */
+/** @param {ChooserPage} page @param {Field} field @param {number} at */
 function inLink({ rows, strips }, field, at) {
   const strip = strips.find((one) => one.field === field);
   return strip ? strip.names[at] : String(at + (rows.find((one) => one.field === field)?.first ?? 0));
@@ -220,10 +206,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   follow(root, () => show(root, choice));
 }
 
-/**
- * @param {HTMLElement} root
- * @param {ChooserPage} data
- */
+/** @param {HTMLElement} root @param {ChooserPage} data */
 function begin(root, data) {
   /** @type {ChooserState} */
   const choice = { groups: [], waiting: new Map(), timer: 0, data, send: null };

@@ -229,11 +229,7 @@ export class HeadView {
     this.redraw();
   }
 
-  /**
-   * @template {keyof ViewState} Name
-   * @param {Name} name
-   * @param {ViewState[Name]} value
-   */
+  /** @template {keyof ViewState} Name @param {Name} name @param {ViewState[Name]} value */
   set(name, value) {
     this.selection.set(name, value);
     if (name === "drawing" || name === "words") return this.again();
@@ -527,13 +523,7 @@ function nothing(selection, panel) {
 
 // The place of one sentence in the view: its title and its words, the stage of its drawing, and what is said about
 // it. A drawing that is the words stands where they do.
-/**
- * @param {Selection} selection
- * @param {Theme} theme
- * @param {Panel} panel
- * @param {string} words
- * @returns {Drawing}
- */
+/** @param {Selection} selection @param {Theme} theme @param {Panel} panel @param {string} words @returns {Drawing} */
 function panelOf(selection, theme, panel, words) {
   const { header, panels, state } = selection;
   const stage = make("div", `stage ${state.drawing}`);

@@ -63,12 +63,7 @@ export function valuesOf(layer, name, head, [top, bottom], [left, right]) {
 }
 
 // The columns with the largest numbers first: by the numbers of one row, or by how much a column differs.
-/**
- * @param {Float32Array} values
- * @param {number} width
- * @param {string} order
- * @param {number} row
- */
+/** @param {Float32Array} values @param {number} width @param {string} order @param {number} row */
 function orderOf(values, width, order, row) {
   const columns = Array.from({ length: width }, (_, column) => column);
   if (order === "number") return columns;

@@ -163,12 +163,7 @@ export class Selection {
   }
 
   // A token was clicked; with `more` it is added to those that are held.
-  /**
-   * @param {number} nth
-   * @param {Side} side
-   * @param {number} token
-   * @param {boolean} more
-   */
+  /** @param {number} nth @param {Side} side @param {number} token @param {boolean} more */
   choose(nth, side, token, more) {
     // The same word in the other sentence is looked at there: only a second click in its own lets go of it.
     const held = more || this.at.nth === nth ? this.pinned?.[nth] : null;
@@ -178,11 +173,7 @@ export class Selection {
   }
 
   // Another drawing, direction or joining of words; what is held changes as it must.
-  /**
-   * @template {keyof ViewState} Name
-   * @param {Name} name
-   * @param {ViewState[Name]} value
-   */
+  /** @template {keyof ViewState} Name @param {Name} name @param {ViewState[Name]} value */
   set(name, value) {
     this.state[name] = value;
     const { side } = this.state;
