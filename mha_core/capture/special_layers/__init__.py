@@ -1,14 +1,15 @@
 """Layers that only a few families of models have: without softmax attention, or with a sparse one.
 
-`WATCHERS` says by which sign a part of a model is known to be such a layer. Its function
-``watch(place, part)`` puts hooks on the part, and returns True if its mixing matrix, without a softmax, is
-recorded from then on.
+`WATCHERS` says by which sign a part of a model is known to be such a layer. For attention with a softmax it
+has the hook that such a part gets. For any other layer it has a function ``watch(place, part)``, which
+returns True if the layer's mixing matrix is recorded from then on.
 """
 
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,14 +17,14 @@ from torch import nn
 from mha_core.capture.special_layers import bands, chunks, learned_index, without_softmax
 from mha_core.errors import Phrase
 
-Watcher = Callable[[str, nn.Module], bool]
+Watcher = Callable[..., Any]
 # The sign of a layer: the class of a part, its name in the model, an attribute, or a function, method or
 # buffer that its code uses.
 WATCHERS: dict[tuple[str, str], Watcher] = {
-    ("attribute", "one_sided_attn_window_size"): bands.watch,  # Longformer, LED
-    ("class", "LSHSelfAttention"): chunks.watch,  # Reformer
-    ("class", "LocalSelfAttention"): chunks.watch,
-    ("name", "indexer"): learned_index.watch,  # DeepSeek V3.2, MiniMax M3 and others
+    ("attribute", "one_sided_attn_window_size"): bands.on_leaving,  # Longformer, LED
+    ("class", "LSHSelfAttention"): chunks.on_leaving,  # Reformer
+    ("class", "LocalSelfAttention"): chunks.on_leaving,
+    ("name", "indexer"): learned_index.on_leaving,  # DeepSeek V3.2, MiniMax M3 and others
     ("class", "FNetFourierTransform"): without_softmax.watch_fourier,
     ("class", "YosoSelfAttention"): without_softmax.watch_yoso,
     ("code", "diagonal_decay"): without_softmax.watch_lightning,  # MiniMax
@@ -31,7 +32,7 @@ WATCHERS: dict[tuple[str, str], Watcher] = {
     **{("code", name): without_softmax.watch_kernel for name in without_softmax.FUNCTIONS},
     **{("code", name): without_softmax.watch_kernel for name in without_softmax.METHODS},
 }
-SPARSE: set[Watcher] = {bands.watch, chunks.watch, learned_index.watch}
+SPARSE: set[Watcher] = {bands.on_leaving, chunks.on_leaving, learned_index.on_leaving}
 # Names of classes that mix tokens (MIXERS), and of classes that only contain or serve them (AROUND).
 MIXERS = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|deform(?:able)?att|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
@@ -42,7 +43,7 @@ STATE = "A_log"  # the decay of a state-space layer, whatever its class is calle
 
 
 def watcher(place: str, part: nn.Module) -> Watcher | None:
-    """The function that watches a part of a model; None for nearly all parts."""
+    """The entry of `WATCHERS` for a part of a model; None for nearly all parts."""
     signs = [("class", type(part).__name__), ("name", place.rpartition(".")[2])]
     signs += [("attribute", name) for name in vars(part)]
     forward = inspect.unwrap(type(part).forward)
@@ -61,10 +62,9 @@ def watch(model: nn.Module) -> Mapping[str, int]:
     mixers = {}
     for place, part in list(model.named_modules()):
         watch_part = watcher(place, part)
-        is_sparse = watch_part in SPARSE
-        if watch_part is None or (not is_sparse and (not place or "forward" in vars(part))):
-            continue  # none, or its forward was replaced
-        if watch_part(place, part):
+        if watch_part in SPARSE:
+            part.register_forward_hook(watch_part, with_kwargs=True)
+        elif watch_part is not None and place and "forward" not in vars(part) and watch_part(place, part):
             mixers[place] = part
     return without_softmax.watch_layers(model, mixers) if mixers else MappingProxyType({})
 

@@ -19,18 +19,12 @@ REACH = "one_sided_attn_window_size"  # attribute of a module: the number of nei
 MATRICES = ("query", "key", "value")
 
 
-def watch(_place: str, part: nn.Module) -> bool:
-    """Collect the attention of a part. Returns False: the part has a softmax."""
-    part.register_forward_hook(_on_leaving, with_kwargs=True)
-    return False
-
-
 def reaches(model: nn.Module) -> list[int]:
     """The number of neighbours on each side, for each layer in bands."""
     return [reach for part in model.modules() if isinstance(reach := getattr(part, REACH, None), int)]
 
 
-def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
+def on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
     """Add the call to the collector of this thread, if q, k and v with a window give its output.
 
     The padding to whole windows is left out. The output differs with global tokens.

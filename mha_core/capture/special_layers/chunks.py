@@ -17,13 +17,7 @@ from torch import Tensor, nn
 from mha_core.capture.gap import CLOSE, gap
 
 
-def watch(_place: str, part: nn.Module) -> bool:
-    """Make a part return weights (query, key). Returns False, because the part has a softmax."""
-    part.register_forward_hook(_on_leaving, with_kwargs=True)
-    return False
-
-
-def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> tuple | None:
+def on_leaving(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> tuple | None:
     """The same output with weights (query, key), if it has weights and they can be read."""
     if not isinstance(getattr(output, "attention_probs", None), Tensor):  # no weights were requested
         return None

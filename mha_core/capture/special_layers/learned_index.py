@@ -12,13 +12,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.capture import collector
 
 
-def watch(_place: str, part: nn.Module) -> bool:
-    """Collect the scores of an index. Returns False: its attention has a softmax."""
-    part.register_forward_hook(_on_leaving, with_kwargs=True)
-    return False
-
-
-def _on_leaving(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
+def on_leaving(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
     """Keep the scores: the index runs again, under a mode that sees its top-k."""
     active = collector.current()
     if active is None or not isinstance(blocks, Tensor):

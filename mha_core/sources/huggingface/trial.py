@@ -56,7 +56,8 @@ ANOTHER_WAY = Phrase(
 )
 BESIDE = Phrase("it mixes tokens beside what is shown")
 NOT_CHECKED = Phrase("Whether anything beside its attention mixes tokens could not be checked.")
-REARRANGED = (bands.watch, chunks.watch)  # their layers lay attention out in another way, and do nothing else
+# Hooks of layers that lay attention out in another way, and do nothing else.
+REARRANGED = (bands.on_leaving, chunks.on_leaving)
 LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # its files are no model's own
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
 # Names of limits on keys.
@@ -216,7 +217,7 @@ def _tried(module: PreTrainedModel, ours: str) -> Route:
 
 def _keeps_buckets(module: PreTrainedModel) -> bool:
     """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
-    in_chunks = any(watcher(place, part) == chunks.watch for place, part in module.named_modules())
+    in_chunks = any(watcher(place, part) == chunks.on_leaving for place, part in module.named_modules())
     return in_chunks and module.config.num_buckets is None
 
 
