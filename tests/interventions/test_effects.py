@@ -280,5 +280,5 @@ def test_a_wrong_or_uneditable_model_is_refused(refused):
     trace = mha.trace(text, **doors["llama"])
     with torch.no_grad():
         built["llama"].model.layers[0].self_attn.q_proj.weight.mul_(1.5)
-    huggingface.forget()
+    small.forget()
     assert "computes other numbers than the trace" in str(refused(mha.effects, trace, **doors["llama"]))

@@ -350,7 +350,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def no_other_model(monkeypatch):
     """Hide the models of this machine, and block the network."""
-    monkeypatch.setattr(models, "in_hub_cache", lambda cache: [])
+    monkeypatch.setattr(models, "in_hub_cache", list)
     monkeypatch.setattr(models, "package", lambda: None)
     monkeypatch.delenv(limits.HOSTED, raising=False)
     monkeypatch.delenv(model_source.FOLDERS, raising=False)

@@ -387,7 +387,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_alone(ope
     monkeypatch.setenv(model_source.FOLDERS, folder("bert"))
     here = [("us/bird", "f" * 40), (pinned.id, "e" * 40), (pinned.id, pinned.revision)]
     cached = [(name, Path(folder("gpt2")), commit) for name, commit in here]
-    monkeypatch.setattr(catalogue, "in_hub_cache", lambda cache: cached)
+    monkeypatch.setattr(catalogue, "in_hub_cache", lambda: cached)
     model_source.models_in.clear()
     app = opened(source="model", model=folder("bert"), lang="en")
     assert app.selectbox(key="model").options == [pinned.id]

@@ -11,10 +11,9 @@ import mha_core as mha
 from mha_core.capture.batch import Batch, MixedTexts
 from mha_core.sources import trace_many
 from mha_core.sources.huggingface import forward_pass, own_code
-from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.batches import same_layer
 from tests.parity import tiny
-from tests.sources.tiny import TEXT, fast, module
+from tests.sources.tiny import TEXT, fast, forget, module
 
 TEXTS = ["The animal", "a bird sang; the street was too wide for it.", TEXT, "it", f"{TEXT} it sang", "动物"]
 TOGETHER = ("bert", "roberta", "gpt2", "cohere", "gemma2", "gpt_oss", "deepseek_v3")
@@ -24,7 +23,7 @@ PLAIN = {"h": 3, "d_model": 12}
 @pytest.fixture(autouse=True, scope="module")
 def _forgotten():
     yield
-    huggingface.forget()
+    forget()
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from mha_core.sources.huggingface import model as huggingface
+
 TEXT = "The animal didn't cross the street because it was too tired."
 TRAINING = [TEXT, "a bird sang; the street was too wide for it.", "动物没有过马路，因为它太累了。"]
 
@@ -58,6 +60,13 @@ CONFIGS = {
     ),
 }
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def forget() -> None:
+    """Drop the models that `mha.trace` keeps in memory."""
+    huggingface._loaded.clear()
+    huggingface._twins.clear()
+    huggingface.free()
 
 
 def byte_level() -> Tokenizer:

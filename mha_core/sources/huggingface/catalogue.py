@@ -40,20 +40,17 @@ class HubModel:
     revision: str | None = None
 
 
-def local_models(
-    folders: Iterable[str | Path] = (), *, cache: str | Path | None = None
-) -> tuple[LocalModel, ...]:
+def local_models(folders: Iterable[str | Path] = ()) -> tuple[LocalModel, ...]:
     """The models on this machine: of the package, of the hub's cache, and of the folders.
 
-    A folder has the files of one model, or contains folders of models. `cache` is the folder of the hub's
-    library, if it is not the usual one. Models without safetensors or without a configuration are left out,
-    and so is a package whose weights are not the expected ones.
+    A folder has the files of one model, or contains folders of models. Models without safetensors or without
+    a configuration are left out, and so is a package whose weights are not the expected ones.
     """
     models = []
     with suppress(MhaError):  # `find` gives the reason
         if (folder := package()) is not None:
             models += _described(PACKAGE, "package", folder, None)
-    newest = {name: (folder, revision) for name, folder, revision in reversed(in_hub_cache(cache))}
+    newest = {name: (folder, revision) for name, folder, revision in reversed(in_hub_cache())}
     for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
     for place in folders:  # with the name as given, as in links
@@ -65,7 +62,7 @@ def pinned_models() -> tuple[LocalModel, ...]:
     """The model of the package, and those in the hub's cache whose revision is pinned in `hub_models`."""
     pinned = {model.id: model.revision for model in hub_models()}
     models = [model for model in local_models() if model.origin == "package"]
-    for name, folder, revision in in_hub_cache(None):
+    for name, folder, revision in in_hub_cache():
         if revision == pinned.get(name):
             models += _described(name, "hub", folder, revision)
     return tuple(models)
@@ -99,7 +96,7 @@ def _described(name: str, origin: str, folder: Path, revision: str | None) -> li
     return [LocalModel(name, origin, folder, size, family, revision)] if files.weights else []
 
 
-def in_hub_cache(cache: str | Path | None) -> list[tuple[str, Path, str]]:
+def in_hub_cache() -> list[tuple[str, Path, str]]:
     """Name, folder and revision of each model in the hub's cache, with its newest revision first."""
     try:
         from huggingface_hub import scan_cache_dir
@@ -107,7 +104,7 @@ def in_hub_cache(cache: str | Path | None) -> list[tuple[str, Path, str]]:
     except ImportError:
         return []
     try:
-        repositories = scan_cache_dir(cache).repos
+        repositories = scan_cache_dir().repos
     except (CacheNotFound, ValueError):
         return []
     return [

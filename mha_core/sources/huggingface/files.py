@@ -234,13 +234,7 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
     raise MhaError("{file} is damaged and cannot be read: {reason}.", file=file.name, reason=reason)
 
 
-def find(
-    name: str,
-    *,
-    revision: str | None = None,
-    progress: Progress = lambda *_: None,
-    endpoint: str | None = None,
-) -> Folder:
+def find(name: str, *, revision: str | None = None, progress: Progress = lambda *_: None) -> Folder:
     """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
 
     Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for an
@@ -281,7 +275,7 @@ def find(
     from huggingface_hub.errors import HFValidationError
 
     try:
-        path = Path(snapshot_download(name, revision=revision, local_files_only=True, endpoint=endpoint))
+        path = Path(snapshot_download(name, revision=revision, local_files_only=True))
         cached = Folder(name, path, path.name)
         if cached.weights and not _missing_part(cached):
             return _checked(cached)
@@ -289,17 +283,15 @@ def find(
         raise no_id from None
     except OSError:  # not on this machine, or not complete
         pass
-    return _checked(_download(name, revision, progress, endpoint))
+    return _checked(_download(name, revision, progress))
 
 
-def _download(name: str, revision: str | None, progress: Progress, endpoint: str | None) -> Folder:
+def _download(name: str, revision: str | None, progress: Progress) -> Folder:
     """Download the files of a model one by one; `progress` counts the bytes of all."""
     from huggingface_hub import HfApi, hf_hub_download
 
     with _hub_errors(name, revision):
-        info = HfApi(endpoint=endpoint).model_info(
-            name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
-        )
+        info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT)
         files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         sizes = {file: size for file, size in files.items() if MODEL_FILE.fullmatch(file)}
         if "model.safetensors" in sizes:  # some models also have the same weights in parts
@@ -319,7 +311,6 @@ def _download(name: str, revision: str | None, progress: Progress, endpoint: str
                 name,
                 file,
                 revision=revision,  # not the commit, so that the cache finds this name without a network
-                endpoint=endpoint,
                 tqdm_class=_bar(done, total, progress),
             )
             if Path(path).parent.name != info.sha:

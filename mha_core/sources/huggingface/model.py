@@ -132,7 +132,6 @@ def load(
     dtype: str | None = None,
     answers: bool = False,
     progress: files.Progress = lambda *_: None,
-    endpoint: str | None = None,
 ) -> Model:
     """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
 
@@ -144,7 +143,7 @@ def load(
     transformers = _library()
     place = devices.pick(device)
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
-    folder = files.find(name, revision=revision, progress=progress, endpoint=endpoint)
+    folder = files.find(name, revision=revision, progress=progress)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
     needed = files.memory_needed(folder.weights, DTYPES[kind], name=name)
@@ -737,14 +736,6 @@ def _comparable(value: object) -> object:
     if isinstance(value, list | tuple | set | frozenset):
         return type(value), [_comparable(entry) for entry in value]
     return id(value)
-
-
-def forget() -> None:
-    """Drop the models that `trace` keeps in memory."""
-    with _loading:
-        _loaded.clear()
-        _twins.clear()
-    free()
 
 
 def free() -> None:

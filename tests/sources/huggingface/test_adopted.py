@@ -17,7 +17,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.sources.huggingface.batches import same_layer
 from tests.parity import tiny
-from tests.sources.tiny import TEXT, fast, module, own_weights, state
+from tests.sources.tiny import TEXT, fast, forget, module, own_weights, state
 
 TARGET = {"t5": "Das Tier ging nicht."}
 
@@ -25,7 +25,7 @@ TARGET = {"t5": "Das Tier ging nicht."}
 @pytest.fixture(autouse=True, scope="module")
 def _forgotten():
     yield
-    huggingface.forget()
+    forget()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "t5", "bloom"])

