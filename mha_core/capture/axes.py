@@ -104,6 +104,13 @@ def item_index(item: int, n_items: int) -> int:
     return 0 if n_items == 1 else index("item", item, n_items, of=Phrase("The batch"))
 
 
+def of_item(tensor: Tensor, axis: int | None, item: int) -> Tensor:
+    """The queries, keys, values or outputs (head, token, width) of one text; `axis` counts the texts."""
+    if axis is not None and tensor.dim() > 2:
+        tensor = tensor.select(axis, item_index(item, tensor.shape[axis]))
+    return tensor.reshape(-1, *tensor.shape[-2:])
+
+
 def unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
     """Keys and values with as few heads as they have numbers for: neighbours that share them have one."""
     k, v = (part.expand(1, n_heads, -1, -1) for part in (k, v))

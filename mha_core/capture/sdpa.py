@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.attention.functional import HALF, mix, raw_scores
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
-from mha_core.capture.axes import inner_axes, item_index, text_axis, unrepeated
+from mha_core.capture.axes import inner_axes, item_index, of_item, text_axis, unrepeated
 from mha_core.capture.gap import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
@@ -191,7 +191,7 @@ class SdpaReader:
 
         `lead` and `axis` are the result of `lead`. Raises `MhaError` for an item that is not there.
         """
-        q, k, v = (_one(part, axis, item) for part in (query, key, value))
+        q, k, v = (of_item(part, axis, item) for part in (query, key, value))
         if not enable_gqa:  # one head may be given for all heads
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
@@ -200,34 +200,23 @@ class SdpaReader:
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
         mask, bias = _mask(attn_mask, lead, axis, item)
         if is_causal:
-            mask = self._causal_mask(q.shape[1], k.shape[1])
+            size = q.shape[1], k.shape[1]
+            if size not in self._causal:
+                self._causal[size] = torch.ones(size, dtype=torch.bool).tril()
+            mask = self._causal[size]
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
         q, k, v = q[None], k[None], v[None]
         attended = Attended(None, q, k, v, rule)  # type: ignore[arg-type]  # nobody asks for the output
         return attended, Facts(dropout=dropout_p)
 
-    def _causal_mask(self, n_query: int, n_key: int) -> Tensor:
-        """The causal mask of that size."""
-        if (n_query, n_key) not in self._causal:
-            self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
-        return self._causal[n_query, n_key]
 
-
-def _one(part: Tensor, axis: int | None, item: int) -> Tensor:
-    """The queries, keys or values of one text, (head, position, width)."""
-    if axis is not None and part.dim() > 2:
-        part = part.select(axis, item_index(item, part.shape[axis]))
-    return part.reshape(-1, *part.shape[-2:])
-
-
-def difference(
+def check_result(
     attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
-) -> float:
-    """The gap between some rows of a call's result and the same rows computed from its arguments.
+) -> None:
+    """Raises `MhaError` where some rows of a call's result are not what its arguments give.
 
-    It is 0 where rounding explains the gap. `output` is the output of the heads, (head, query, d_v), or
-    with `project` that function's result for the concatenated outputs (query, h · d_v). A gap shows that
-    the function was replaced, or that an argument has another meaning, such as a mask of other numbers.
+    `output` is the output of the heads, (head, query, d_v), or with `project` that function's result for the
+    concatenated outputs (query, h · d_v).
     """
     n_query, n_key = output.shape[-2], attended.k.shape[-2]
     rows = torch.linspace(0, n_query - 1, min(ROWS, n_query)).round().long().to(output.device)
@@ -246,12 +235,18 @@ def difference(
         return heads[sees]
 
     if not sees.any():
-        return 0.0
+        return
     again, largest = outputs(scores), CLOSE.get(output.dtype, 0.0)
     apart = gap(again, theirs[sees])
     if apart > largest and output.dtype in HALF:  # some kernels round the scores to this precision
         largest += 4 * gap(outputs(scores.to(output.dtype).to(scores.dtype)), again)
-    return 0.0 if apart <= largest else apart
+    if apart > largest:
+        raise MhaError(
+            "it is not shown: the result of this call is not what its queries, keys, values and mask "
+            "give (a difference of {difference:.2g} where the largest number is 1). Its function was "
+            "replaced, or one of its arguments is a tensor whose numbers mean something else.",
+            difference=apart,
+        )
 
 
 def _mask(

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mha_core.capture.own_code.order import TWO_TEXTS
@@ -62,100 +61,100 @@ def kinds_by_sizes(sides: Sides) -> dict[tuple[int, int], str]:
     return {(n_key, n_key): "encoder", (n_query, n_query): "decoder", (n_query, n_key): "cross"}
 
 
-@dataclass(frozen=True)
-class CallSorter:
-    """Sorts recorded calls by their tokens; `named` are the kinds of the layers, if the caller gave them.
+def sorted_pass(
+    forward: ForwardPass,
+    sides: Sides,
+    part: int | str,
+    against: Mapping[int, str],
+    attempts: Sequence[Attempt],
+) -> SortedPass:
+    """The calls of a pass that fit the tokens, and sentences about all others.
 
     `against` has the reason why a call, by its number, is not over these tokens. `attempts` is attention that
     was begun in the model's own code. `part` is the one that is shown of an item that is read in parts.
     """
+    kinds = kinds_by_sizes(sides)
+    calls = [_without_unused_keys(call, kinds) for call in forward.calls]
+    of_sizes = [call for call in calls if call.sizes in kinds]
+    of_two = [call for call in of_sizes if call.looks_outside and sides.same]
+    first = min((call.number for call in of_two), default=math.inf)
+    looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
+    ambiguous = {call: call.ambiguity for call in of_sizes if call.ambiguity}
+    ambiguous |= {call: against[call.number] for call in of_sizes if call.number in against}
+    ambiguous |= {
+        call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
+    }
+    behind = [call for call in of_sizes if call.number > first and call not in of_two]
+    ambiguous |= dict.fromkeys(behind, BEHIND_TWO_TEXTS)
+    fitting = [call for call in of_sizes if call not in of_two and call not in ambiguous]
+    of_other_sizes = [call for call in calls if call not in of_sizes]
+    misfits = [_misfit(call, kinds) for call in of_other_sizes]
+    hints = [GIVE_ONE] if of_other_sizes else []
+    hints += [STEPS] if any(call.sizes[0] == 1 < call.sizes[1] for call in of_other_sizes) else []
+    misfits += [placed(call.place, TWO_TEXTS) for call in of_two]
+    misfits += [placed(call.place, reason) for call, reason in ambiguous.items()]
+    misfits += [_other_parts(call, part) for call in fitting if call.n_parts > 1]
+    unfollowed = [
+        reason
+        for attempt in attempts
+        if forward.has(attempt.place) and (reason := _unfollowed(attempt, kinds))
+    ]
+    return SortedPass(fitting, misfits, forward.unread, unfollowed, hints)
 
-    sides: Sides
-    named: Sequence[str] | None
-    part: int | str
-    against: Mapping[int, str]
-    attempts: Sequence[Attempt]
 
-    def sorted(self, forward: ForwardPass) -> SortedPass:
-        """The calls of a pass that fit the tokens, and sentences about all others."""
-        kinds = kinds_by_sizes(self.sides)
-        calls = [self._without_unused_keys(call, kinds) for call in forward.calls]
-        of_sizes = [call for call in calls if call.sizes in kinds]
-        of_two = [call for call in of_sizes if call.looks_outside and self.sides.same]
-        first = min((call.number for call in of_two), default=math.inf)
-        looped = Counter(call.place.module for call in calls if call.is_one_of_several_items)
-        ambiguous = {call: call.ambiguity for call in of_sizes if call.ambiguity}
-        ambiguous |= {call: self.against[call.number] for call in of_sizes if call.number in self.against}
-        ambiguous |= {
-            call: LOOP for call in calls if call.is_one_of_several_items and looped[call.place.module] > 1
-        }
-        behind = [call for call in of_sizes if call.number > first and call not in of_two]
-        ambiguous |= dict.fromkeys(behind, BEHIND_TWO_TEXTS)
-        fitting = [call for call in of_sizes if call not in of_two and call not in ambiguous]
-        of_other_sizes = [call for call in calls if call not in of_sizes]
-        misfits = [self._misfit(call) for call in of_other_sizes]
-        hints = [GIVE_ONE] if of_other_sizes else []
-        hints += [STEPS] if any(call.sizes[0] == 1 < call.sizes[1] for call in of_other_sizes) else []
-        misfits += [placed(call.place, TWO_TEXTS) for call in of_two]
-        misfits += [placed(call.place, reason) for call, reason in ambiguous.items()]
-        misfits += [self._other_parts(call) for call in fitting if call.n_parts > 1]
-        unfollowed = [
-            reason
-            for attempt in self.attempts
-            if forward.has(attempt.place) and (reason := _unfollowed(attempt, kinds))
-        ]
-        return SortedPass(fitting, misfits, forward.unread, unfollowed, hints)
-
-    def kinds(self, calls: Sequence[RecordedCall]) -> list[str]:
-        """The kind of each call, as the caller names it, else by its numbers of queries and keys."""
-        if self.named is not None:
-            if len(self.named) != len(calls):
-                raise MhaError(
-                    "kinds names {n_kinds} calls, and {n_calls} were recorded.",
-                    n_kinds=len(self.named),
-                    n_calls=len(calls),
-                )
-            return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in self.named]
-        kinds, length = kinds_by_sizes(self.sides), len(self.sides.queries)
-        if not self.sides.same and len(kinds) < 3:
+def kinds_of(calls: Sequence[RecordedCall], sides: Sides, named: Sequence[str] | None) -> list[str]:
+    """The kind of each call as the caller has `named` it, else by its numbers of queries and keys."""
+    if named is not None:
+        if len(named) != len(calls):
             raise MhaError(
-                "tokens and keys are {length} each, so lengths do not tell whose call is whose; say it with "
-                "kinds=: encoder, decoder or cross for each of the {n_calls} calls.",
-                length=length,
+                "kinds names {n_kinds} calls, and {n_calls} were recorded.",
+                n_kinds=len(named),
                 n_calls=len(calls),
             )
-        return [kinds[call.sizes] for call in calls]
-
-    def _misfit(self, call: RecordedCall) -> str:
-        """The reason why a call is not a layer."""
-        kinds, (n_query, n_key) = kinds_by_sizes(self.sides), call.sizes
-        reason: str = Phrase(
-            "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
-            n_query=n_query,
-            n_key=n_key,
-            allowed=listed((listed(sizes, "and") for sizes in kinds), "comma"),
+        return [one_of(Phrase("kind of layer"), kind, KINDS, parameter="kinds") for kind in named]
+    kinds, length = kinds_by_sizes(sides), len(sides.queries)
+    if not sides.same and len(kinds) < 3:
+        raise MhaError(
+            "tokens and keys are {length} each, so lengths do not tell whose call is whose; say it with "
+            "kinds=: encoder, decoder or cross for each of the {n_calls} calls.",
+            length=length,
+            n_calls=len(calls),
         )
-        if (call.n_parts * n_query, call.n_parts * n_key) in kinds:
-            hint = Phrase('part="all" shows its {n_parts} parts as one layer.', n_parts=call.n_parts)
-            reason = listed((reason, hint), "space")
-        return placed(call.place, reason)
+    return [kinds[call.sizes] for call in calls]
 
-    def _without_unused_keys(self, call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
-        """A call without the unused keys of a cache behind the text, if it fits then."""
-        if call.sizes in kinds:
-            return call
-        lengths = (n_key for n_query, n_key in kinds if n_query == call.sizes[0])
-        return next(filter(None, map(call.cropped, lengths)), call)
 
-    def _other_parts(self, call: RecordedCall) -> str:
-        """The sentence about a layer that shows one part of an item."""
-        reason = Phrase(
-            "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another, and "
-            'part="all" with the tokens of all parts shows one layer.',
-            n_parts=call.n_parts,
-            part=self.part,
-        )
-        return placed(call.place, reason)
+def _misfit(call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> str:
+    """The reason why a call is not a layer."""
+    n_query, n_key = call.sizes
+    reason: str = Phrase(
+        "{n_query} queries and {n_key} keys; the tokens allow {allowed}.",
+        n_query=n_query,
+        n_key=n_key,
+        allowed=listed((listed(sizes, "and") for sizes in kinds), "comma"),
+    )
+    if (call.n_parts * n_query, call.n_parts * n_key) in kinds:
+        hint = Phrase('part="all" shows its {n_parts} parts as one layer.', n_parts=call.n_parts)
+        reason = listed((reason, hint), "space")
+    return placed(call.place, reason)
+
+
+def _without_unused_keys(call: RecordedCall, kinds: Iterable[tuple[int, int]]) -> RecordedCall:
+    """A call without the unused keys of a cache behind the text, if it fits then."""
+    if call.sizes in kinds:
+        return call
+    lengths = (n_key for n_query, n_key in kinds if n_query == call.sizes[0])
+    return next(filter(None, map(call.cropped, lengths)), call)
+
+
+def _other_parts(call: RecordedCall, part: int | str) -> str:
+    """The sentence about a layer that shows one part of an item."""
+    reason = Phrase(
+        "it reads the item in {n_parts} parts. Part {part}, from 0, is shown; part= chooses another, and "
+        'part="all" with the tokens of all parts shows one layer.',
+        n_parts=call.n_parts,
+        part=part,
+    )
+    return placed(call.place, reason)
 
 
 def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from mha_core.attention.module import Attended
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import sdpa
-from mha_core.capture.axes import item_index, text_axis
+from mha_core.capture.axes import item_index, of_item, text_axis
 from mha_core.capture.collector import CROSS
 from mha_core.capture.masks import SharedTensors
 from mha_core.capture.module_copy import Given
@@ -43,13 +43,14 @@ from mha_core.device import memory_errors
 from mha_core.errors import Listed, MhaError, Phrase, at_least_1, count_of, listed, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.sources.recorded_layers import (
-    CallSorter,
     SortedPass,
     counted,
     few,
     kinds_by_sizes,
+    kinds_of,
     of_modules,
     placed,
+    sorted_pass,
 )
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import index, whole
@@ -286,7 +287,7 @@ class Recorder:
         Raises `MhaError` if nothing that fits the tokens was recorded.
         """
         self._eager_mode.warn()
-        passes = [self._sorter.sorted(forward) for forward in self._joined_passes()]
+        passes = [self._sorted(forward) for forward in self._joined_passes()]
         fitting = [each for each in passes if each.calls]
         elsewhere = [reason for each in passes if not each.calls for reason in each.skipped]
         mixers = self._without_attention({call.name for each in fitting for call in each.calls})
@@ -311,7 +312,7 @@ class Recorder:
         The calls are in order; their rows and columns have no names. Of attention over the tokens that was
         not followed, it has the weights and the values.
         """
-        shown = {call.number for each in self._joined_passes() for call in self._sorter.sorted(each).calls}
+        shown = {call.number for each in self._joined_passes() for call in self._sorted(each).calls}
         calls = [call for each in self._joined_passes() for call in each.calls if call.number not in shown]
         calls += [call for each in self._passes for call in each.lost]
         calls.sort(key=lambda call: call.number)
@@ -352,7 +353,7 @@ class Recorder:
 
     def _trace(self, forward: SortedPass, elsewhere: list[str]) -> AttentionTrace:
         shared, calls = SharedTensors(), forward.calls
-        kinds = self._sorter.kinds(calls)
+        kinds = kinds_of(calls, self.sides, self.kinds)
         layers = tuple(call.layer(kind, shared) for call, kind in zip(calls, kinds, strict=True))
         notes = [call.note for call in calls if call.note is not None]
         notes += [DROPOUT] if any(call.about.dropout for call in calls) else []
@@ -373,9 +374,8 @@ class Recorder:
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
         return AttentionTrace(self.sides.queries, layers, source)
 
-    @property
-    def _sorter(self) -> CallSorter:
-        return CallSorter(self.sides, self.kinds, self.part, self._proof.against, self._eager_mode.attempts)
+    def _sorted(self, forward: ForwardPass) -> SortedPass:
+        return sorted_pass(forward, self.sides, self.part, self._proof.against, self._eager_mode.attempts)
 
     def _joined_passes(self) -> list[ForwardPass]:
         """The passes; those that continue an earlier pass are joined with it."""
@@ -501,35 +501,40 @@ class Recorder:
             )
         self._n_parts = n_read
 
-    def _tiling(
-        self, where: Caller, q: Tensor, k: Tensor, by_part: Callable[[Tensor], Tensor], n_rows: int
-    ) -> Tiling | None:
-        """Where the tokens are in the parts that are read now, if they are to be shown as one layer."""
+    def _attended(
+        self,
+        where: Caller,
+        lengths: Sequence[int],
+        n_read: int | None,
+        q: Tensor,
+        k: Tensor,
+        by_part: Callable[[Tensor], Tensor],
+        read: Callable[[int], tuple[Attended, Facts]],
+        check: Callable[[Attended, int], None] = lambda attended, at: None,
+    ) -> tuple[Attended, Facts, Tiling | None]:
+        """The item of a call that reads `n_read` sequences, its part, or all parts as one; each is checked.
+
+        q and k are as the code has them, and `by_part` brings them into (part, head, row, width). If the
+        parts are shown as one layer, the tiling says where the tokens are. Raises as `_find_parts` does.
+        """
+        self._find_parts(where, lengths, n_read)
         self._by_text, self._of_texts = (q, by_part), None
         if self._n_read > 1 and self._n_parts == 1 and k.shape[-2] > 1:
             self._of_texts = by_part(k).double().sum((1, 3)).cpu()
-        if self._n_parts == 1 or self.part != ALL:
-            return None
-        around = (
-            (frame.f_locals["self"], (frame.f_locals["args"], frame.f_locals["kwargs"]))
-            for frame in where.frames
-        )
-        return tiling(around, q, by_part, (self._n_parts, n_rows))
-
-    def _attended(
-        self,
-        read: Callable[[int], tuple[Attended, Facts]],
-        tiled: Tiling | None,
-        check: Callable[[Attended, int], None] = lambda attended, at: None,
-    ) -> tuple[Attended, Facts]:
-        """The item or its part of the call that is read now, or all parts as one; each is checked."""
-        numbers = [self._index] if tiled is None else range(self._n_parts)
+        tiled, numbers = None, [self._index]
+        if self._n_parts > 1 and self.part == ALL:
+            around = (
+                (frame.f_locals["self"], (frame.f_locals["args"], frame.f_locals["kwargs"]))
+                for frame in where.frames
+            )
+            tiled = tiling(around, q, by_part, (self._n_parts, lengths[0]))
+            numbers = [*range(self._n_parts)]
         found = [read(at) for at in numbers]
         for at, (attended, about) in zip(numbers, found, strict=True):
             if not about.dropout:
                 check(attended, at)
         one, about = found[0]
-        return (one if tiled is None else tiled.attended([attended for attended, _ in found])), about
+        return one if tiled is None else tiled.attended([each for each, _ in found]), about, tiled
 
     def _here(self) -> tuple[Caller, Place]:
         """The caller and the place of the running operation; a forward pass that begins with it is added."""
@@ -619,18 +624,15 @@ class Recorder:
         lead, axis = sdpa.lead(batch, query, key, value, alone=alone, told=told)
         if not self._eager_mode.are_of_tokens(key, value):
             raise MhaError("attention was not followed: {reason}.", reason=following.NO_TOKENS)
-        self._find_parts(where, lengths, batch if axis is None else lead[axis])
-        tiled = self._tiling(
+        attended, about, tiled = self._attended(
             where,
+            lengths,
+            batch if axis is None else lead[axis],
             asked,
             key,
             lambda part: by_part(_unfolded(part, *folding) if folding else part, lead, axis),
-            query.shape[-2],
-        )
-        attended, about = self._attended(
             lambda at: self._reader.attended(lead, axis, at, query, key, value, attn_mask, *args, **kwargs),
-            tiled,
-            lambda attended, at: self._compare(attended, heads_of(output, axis, at)),
+            lambda attended, at: sdpa.check_result(attended, of_item(output, axis, at)),
         )
         self._add(place, attended, about, result, axis, output=output, frame=where.frame, tiled=tiled)
 
@@ -640,19 +642,6 @@ class Recorder:
             return None
         return self._eager_mode.folding(values, batch)
 
-    def _compare(
-        self, attended: Attended, output: Tensor, project: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
-        """Raises `MhaError` where a call's output differs from the attention of its arguments."""
-        apart = sdpa.difference(attended, output, project)
-        if apart > 0:
-            raise MhaError(
-                "it is not shown: the result of this call is not what its queries, keys, values and mask "
-                "give (a difference of {difference:.2g} where the largest number is 1). Its function was "
-                "replaced, or one of its arguments is a tensor whose numbers mean something else.",
-                difference=apart,
-            )
-
     @memory_errors(Phrase("Its recording"))
     def _add_forward(self, place: Place, where: Caller, arguments: dict, output: Tensor) -> None:
         """A call of `multi_head_attention_forward`, run again up to the q, k and v of its heads."""
@@ -660,19 +649,22 @@ class Recorder:
         causal = arguments.get("is_causal", False) and not arguments.get("need_weights", True)
         query, key, value = (arguments[name] for name in ("query", "key", "value"))
         q, k, v, mask, _, is_causal = sdpa.inner_arguments(arguments, is_causal=causal)
-        self._find_parts(where, (q.shape[-2], k.shape[-2]), q.shape[0])
         lead, axis = sdpa.lead(q.shape[0], q, k, v)
         w_o, b_o = arguments["out_proj_weight"], arguments["out_proj_bias"]
 
-        def compare(attended: Attended, at: int) -> None:
+        def check(attended: Attended, at: int) -> None:
             one = output if output.dim() == 2 else output[:, item_index(at, output.shape[1])]
-            self._compare(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
+            sdpa.check_result(attended, one, lambda concat: nn.functional.linear(concat, w_o, b_o))
 
-        tiled = self._tiling(where, q, k, lambda part: by_part(part, lead, axis), q.shape[-2])
-        attended, about = self._attended(
+        attended, about, tiled = self._attended(
+            where,
+            (q.shape[-2], k.shape[-2]),
+            q.shape[0],
+            q,
+            k,
+            lambda part: by_part(part, lead, axis),
             lambda at: self._reader.attended(lead, axis, at, q, k, v, mask, dropout, is_causal),
-            tiled,
-            compare,
+            check,
         )
         self._n_texts = max(self._n_texts, q.shape[0] if self._n_parts == 1 else 1)
         tensors: dict[str, Tensor] = {}
@@ -708,6 +700,7 @@ class Recorder:
                 self._skip(place, OUTSIDE)
             return True
         lead: tuple[int, ...] = output.shape[:-2]
+        n_shared = followed.q.shape[1] // followed.k.shape[1]
         try:
             batch = self._n_sequences(where, sizes, (*lead, *followed.q.shape[2:]))
             with torch.inference_mode(False), torch.no_grad():
@@ -719,22 +712,20 @@ class Recorder:
                         followed.inside,
                         alone=where.items(sizes) == {1},
                         told=self.batch not in (None, 1),
-                        n_shared=followed.q.shape[1] // followed.k.shape[1],
+                        n_shared=n_shared,
                     )
                 else:
                     lead, axis = folding
                     result = output = output.unflatten(0, lead)
-                self._find_parts(where, sizes, batch if axis is None else lead[axis])
-                tiled = self._tiling(
+                facts = Facts(by_hand=True, dropout=followed.dropout)
+                attended, about, tiled = self._attended(
                     where,
+                    sizes,
+                    batch if axis is None else lead[axis],
                     followed.q,
-                    followed.k.repeat_interleave(followed.q.shape[1] // followed.k.shape[1], 1),
+                    followed.k.repeat_interleave(n_shared, 1),
                     lambda part: by_part(part.unflatten(1, lead)[0], lead, axis),
-                    sizes[0],
-                )
-                about = Facts(by_hand=True, dropout=followed.dropout)
-                attended, about = self._attended(
-                    lambda at: (following.attended(followed, lead, axis, at), about), tiled
+                    lambda at: (following.attended(followed, lead, axis, at), facts),
                 )
                 if is_lost:
                     self._add_lost(place, attended, result, axis, output)
@@ -755,7 +746,7 @@ class Recorder:
         name = self._names.get(place.module, "")
         call = RecordedCall(self._count, place, name, queries, v, v, Facts(by_hand=True, missing=LOST))
         place.forward_pass.lost.append(call)
-        self._await_output(call, result, axis, heads_of(output, axis, self._index))
+        self._await_output(call, result, axis, of_item(output, axis, self._index))
 
     def _add(
         self,
@@ -809,7 +800,7 @@ class Recorder:
                 heads = by_part(output, output.shape[:-2], axis).transpose(1, 2).flatten(2).flatten(0, 1)
                 self._modules.await_output(call, tiled.whole(heads), rows)
                 return
-            self._watch_result(call, result, axis, heads_of(output, axis, self._index))
+            self._watch_result(call, result, axis, of_item(output, axis, self._index))
 
     def _mark_ambiguous(
         self, call: RecordedCall, axis: int | None, output: Tensor, frame: FrameType | None
@@ -868,8 +859,7 @@ class Recorder:
         if layer is not None:
             forward.calls = [call for call in forward.calls if call not in calls]
             layer = self._added(forward, layer)
-            one = joined if axis is None else joined.select(axis, item_index(at, joined.shape[axis]))
-            self._watch_result(layer, joined, axis, one.reshape(1, -1, one.shape[-1]))
+            self._watch_result(layer, joined, axis, of_item(joined, axis, at))
 
 
 def _unfolded(part: Tensor, lead: tuple[int, int], axis: int) -> Tensor:
@@ -887,9 +877,3 @@ def by_part(tensor: Tensor, lead: Sequence[int], axis: int | None) -> Tensor:
     if tensor.shape[axis] == 1:
         tensor = tensor.expand(*(lead[axis] if at == axis else -1 for at in range(tensor.dim())))
     return tensor.movedim(axis, 0).reshape(lead[axis], -1, *tensor.shape[-2:])
-
-
-def heads_of(output: Tensor, axis: int | None, item: int) -> Tensor:
-    """The output (head, query, d_v) of one text; `axis` counts the texts."""
-    one = output if axis is None else output.select(axis, item_index(item, output.shape[axis]))
-    return one.reshape(-1, *one.shape[-2:])
