@@ -10,7 +10,7 @@ import transformers
 import mha_core as mha
 from mha_core.capture.batch import Batch, MixedTexts
 from mha_core.sources import trace_many
-from mha_core.sources.huggingface import forward_pass, own_code
+from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.batches import same_layer
 from tests.parity import tiny
 from tests.sources.tiny import TEXT, fast, forget, module
@@ -35,8 +35,7 @@ def passes(monkeypatch) -> list[int]:
         seen.append(len(inputs["input_ids"]))
         return forward(model, inputs, **more)
 
-    for room in (forward_pass, own_code):
-        monkeypatch.setattr(room, "forward", counted)
+    monkeypatch.setattr(forward_pass, "forward", counted)
     return seen
 
 

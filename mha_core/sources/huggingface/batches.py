@@ -127,7 +127,7 @@ def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLaye
         forward_pass.forward(model.module, inputs)
     by_text = zip(ids.split(1), lengths, batch.texts(), strict=True)
     return [
-        complete(model, *trial.layers_of(route, model.module, model.names, {"input_ids": row[:, :n]}, calls))
+        complete(model, *trial.layers_of(route, model.pass_of({"input_ids": row[:, :n]}), calls))
         for row, n, calls in by_text
     ]
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from mha_core.capture.call import Call
+from mha_core.capture.gap import CLOSE
 from mha_core.capture.special_layers import bands
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface import PreTrainedModel
@@ -120,23 +121,38 @@ def probe(module: PreTrainedModel, n: int = PROBE) -> dict[str, Tensor]:
     return inputs
 
 
-def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """The numbers of queries and keys in layers of each kind; (0, 0) if the model does not have the kind."""
-    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
-    n = {"text": inputs["input_ids"].shape[1], "target": n_target}
-    return {layer_kind: (n[queries], n[keys]) for layer_kind, (queries, keys) in KINDS.items()}
+class ModelPass(NamedTuple):
+    """A model that is to read something: the names of its modules by their ids, and its inputs."""
+
+    module: PreTrainedModel
+    names: Mapping[int, str]
+    inputs: Mapping[str, Tensor]
+
+    def run(self, **more: object) -> object:
+        return forward(self.module, self.inputs, **more)
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """The numbers of queries and keys in layers of each kind; (0, 0) for a kind that the model lacks."""
+        n_target = self.inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in self.inputs else 0
+        n = {"text": self.inputs["input_ids"].shape[1], "target": n_target}
+        return {layer_kind: (n[queries], n[keys]) for layer_kind, (queries, keys) in KINDS.items()}
+
+    def kind(self, call: Call) -> str | None:
+        """The kind of a call: encoder, self, decoder or cross; None where its sizes are not of that kind."""
+        if call.q.shape[0] != 1:
+            return None
+        found = "self"
+        if "decoder_input_ids" in self.inputs:
+            encoder = self.names.get(id(self.module.get_encoder()))
+            is_in_encoder = encoder and call.name.startswith(f"{encoder}.")
+            found = "encoder" if is_in_encoder else "cross" if call.looks_outside else "decoder"
+        return found if self.sizes[found] == (call.q.shape[2], call.k.shape[2]) else None
 
 
-def kind(call: Call, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping) -> str | None:
-    """The kind of a call: encoder, self, decoder or cross; None if its sizes are not those of its kind."""
-    if call.q.shape[0] != 1:
-        return None
-    found = "self"
-    if "decoder_input_ids" in inputs:
-        encoder = names.get(id(module.get_encoder()))
-        is_in_encoder = encoder and call.name.startswith(f"{encoder}.")
-        found = "encoder" if is_in_encoder else "cross" if call.looks_outside else "decoder"
-    return found if sizes(inputs)[found] == (call.q.shape[2], call.k.shape[2]) else None
+def close(module: nn.Module) -> float:
+    """The largest gap between two computations of a model that rounding explains."""
+    return CLOSE[next(module.parameters()).dtype]
 
 
 def output(result: Any) -> Tensor:

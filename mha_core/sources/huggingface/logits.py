@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_core.capture.gap import CLOSE, gap
+from mha_core.capture.gap import gap
 from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import PreTrainedModel, forward_pass, memory
 from mha_core.sources.huggingface.token_labels import readable
@@ -155,4 +155,4 @@ def reads_ahead(module: PreTrainedModel) -> bool:
     one, other = (
         forward_pass.output(forward_pass.forward(module, i)) for i in (inputs, {**inputs, key: changed})
     )
-    return gap(one[:, :-1], other[:, :-1]) > CLOSE[next(module.parameters()).dtype]
+    return gap(one[:, :-1], other[:, :-1]) > forward_pass.close(module)

@@ -1,8 +1,8 @@
 """Hugging Face text models as a source: the model's own code runs, with our attention inside.
 
 Only the files of this folder import transformers, and they do so inside functions. A model passes q, k and v
-to an attention function that it looks up by name. Ours is registered under `NAME`, with the mask function of
-the eager implementation; with another one it would not get a mask.
+to an attention function that it looks up by name. Ours is registered under `trial.NAME`, with the
+mask function of the eager implementation; with another one it would not get a mask.
 """
 
 import gc
@@ -30,7 +30,7 @@ from mha_core.capture import collector, rotary, special_layers
 from mha_core.capture.special_layers import without_softmax
 from mha_core.errors import MhaError, Phrase, listed, one_of
 from mha_core.sources.huggingface import PreTrainedModel, files, forward_pass, loading, memory, trial
-from mha_core.sources.huggingface.forward_pass import PassLayers
+from mha_core.sources.huggingface.forward_pass import ModelPass, PassLayers
 from mha_core.sources.huggingface.logits import (
     MAX_BYTES,
     Asked,
@@ -60,7 +60,6 @@ from mha_core.traces.source import EditedSource, ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
-NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # kept in memory by `trace`
 MAX_WRAPPERS = 5  # around a model
@@ -101,6 +100,9 @@ class Model:
     @property
     def architecture(self) -> str:
         return type(self.module).__name__
+
+    def pass_of(self, inputs: Mapping[str, Tensor]) -> ModelPass:
+        return ModelPass(self.module, self.names, inputs)
 
     @property
     def has_target(self) -> bool:
@@ -236,7 +238,7 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
             config._attn_implementation = "eager"
     rotary.recompute_codes(module)
     watched = special_layers.watch(module)
-    route, names = trial.choose(module, NAME)
+    route, names = trial.choose(module)
     weight = next(module.parameters())
     if weight.dtype in HALF:
         free()  # the copy of the trial
@@ -276,8 +278,8 @@ def register() -> None:
     from transformers.masking_utils import eager_mask
 
     with _registering:
-        transformers.AttentionInterface.register(NAME, collector.attention)
-        transformers.AttentionMaskInterface.register(NAME, eager_mask)
+        transformers.AttentionInterface.register(trial.NAME, collector.attention)
+        transformers.AttentionMaskInterface.register(trial.NAME, eager_mask)
 
 
 class Reading(TypedDict, total=False):
@@ -473,7 +475,7 @@ def sites(model: Model, texts: Texts) -> dict[int, Site]:
     """
     with _errors_of(model):
         sides = {"text": texts.tokens, "target": texts.target}
-        return trial.sites(model.route, model.module, model.names, texts.inputs, sides)
+        return trial.sites(model.route, model.pass_of(texts.inputs), sides)
 
 
 def edits_by_call(edits: tuple[Edit, ...], sites: Mapping[int, Site]) -> trial.Edits:
@@ -608,7 +610,7 @@ def flow(
         )
     recording = without_softmax.recording() if model.mixers else nullcontext()
     with recording as recorder, _errors_of(model):
-        flowed = trial.run(model.route, model.module, model.names, inputs, edits)
+        flowed = trial.run(model.route, model.pass_of(inputs), edits)
     mixers = () if recorder is None else recorder.layers(model.mixers)
     return *complete(model, *flowed, mixers), mixers
 

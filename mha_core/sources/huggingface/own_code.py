@@ -5,7 +5,6 @@ returns.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,18 +15,16 @@ from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.gap import gap
 from mha_core.capture.own_code.following import CollectingMode
 from mha_core.errors import Phrase
-from mha_core.sources.huggingface import PreTrainedModel
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
     RETURNED,
+    ModelPass,
     PassLayers,
     Spelled,
     are_weights,
-    forward,
-    kind,
+    close,
     left_out,
-    sizes,
 )
 
 BY_WORDS = Phrase(
@@ -48,11 +45,9 @@ class OwnCode:
     difference: float
     softmaxes: int  # the number of softmaxes, followed or not
 
-    def layers(
-        self, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
-    ) -> PassLayers | None:
+    def layers(self, of: ModelPass) -> PassLayers | None:
         """The layers of a pass, and sentences about what is left out; None if other code ran this time."""
-        calls, watcher = collect(module, names, inputs, close, every_row=False)
+        calls, watcher = collect(of, every_row=False)
         if tuple(call.name for call in calls) != self.calls:
             return None
         layers, skipped = [], [*self.skipped]
@@ -67,7 +62,7 @@ class OwnCode:
         calls.reverse()
         for n, is_shown in enumerate(self.shown):
             call = calls.pop()  # each call is freed once it is copied
-            layer_kind = kind(call, module, names, inputs)
+            layer_kind = of.kind(call)
             if layer_kind is None or not is_shown:
                 skipped.append(left_out(call.name, ELSEWHERE if layer_kind is None else BESIDE))
                 continue
@@ -78,37 +73,31 @@ class OwnCode:
         return tuple(layers), tuple(skipped)
 
 
-def try_own_code(
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    weights: list[tuple[str, Tensor]],
-    close: float,
-) -> OwnCode | None:
+def try_own_code(of: ModelPass, weights: list[tuple[str, Tensor]]) -> OwnCode | None:
     """The attention of a model's own code in a trial pass, compared with the returned `weights`.
 
     None if an attention was not followed to its end, or if it differs from the returned weights.
     """
-    calls, watcher = collect(module, names, inputs, close, every_row=True)
-    kinds = [kind(call, module, names, inputs) for call in calls]
+    calls, watcher = collect(of, every_row=True)
+    kinds = [of.kind(call) for call in calls]
     call_counts = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
-    if not any(kinds) or any(watcher.softmaxes[size] > call_counts[size] for size in sizes(inputs).values()):
+    if not any(kinds) or any(watcher.softmaxes[size] > call_counts[size] for size in of.sizes.values()):
         return None
     shown, difference = [True] * len(calls), watcher.gap
     for name in RETURNED.values():
-        at = [n for n, of in enumerate(kinds) if of == name]
-        model_weights = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
+        at = [n for n, kind in enumerate(kinds) if kind == name]
+        model_weights = [w for kind, w in weights if kind == name and w.shape[2:] == of.sizes[name]]
         if len(model_weights) > len(at):
             return None
         model_weights = [w for w in model_weights if are_weights(w)]
-        gaps = _paired([calls[n] for n in at], model_weights, close)
+        gaps = _paired([calls[n] for n in at], model_weights, close(of.module))
         if gaps is None:
             return None
         for n, gap_there in zip(at, gaps, strict=True):
             shown[n] = gap_there is not None or not model_weights
             difference = max(difference, gap_there or 0.0)
-    backwards = {name: ids.flip(1) for name, ids in inputs.items()}
-    others, _ = collect(module, names, backwards, close, every_row=True)
+    backwards = {name: ids.flip(1) for name, ids in of.inputs.items()}
+    others, _ = collect(of._replace(inputs=backwards), every_row=True)
     if [call.name for call in others] != [call.name for call in calls]:
         return None
     by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
@@ -122,18 +111,12 @@ def try_own_code(
     )
 
 
-def collect(
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    close: float,
-    *,
-    every_row: bool,
-) -> tuple[list[Call], CollectingMode]:
+def collect(of: ModelPass, *, every_row: bool) -> tuple[list[Call], CollectingMode]:
     """The calls of attention in a pass, and the mode that followed the code."""
-    collector = Collector(names)
-    with collecting(collector), CollectingMode(collector, close, every_row=every_row) as watcher, Spelled():
-        forward(module, inputs)
+    collector = Collector(of.names)
+    mode = CollectingMode(collector, close(of.module), every_row=every_row)
+    with collecting(collector), mode as watcher, Spelled():
+        of.run()
     watcher.warn()
     return collector.calls, watcher
 

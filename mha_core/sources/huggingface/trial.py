@@ -27,11 +27,12 @@ from mha_core.attention.edits import Edit, Site
 from mha_core.attention.functional import attend, fused
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
-from mha_core.capture.gap import CLOSE, gap
+from mha_core.capture.gap import gap
 from mha_core.capture.special_layers import bands, chunks, watcher, without_attention
 from mha_core.capture.token_mixing import UNCHECKED, mixing
 from mha_core.errors import MhaError, Phrase, listed
 from mha_core.sources.huggingface import PreTrainedModel, forward_pass
+from mha_core.sources.huggingface.forward_pass import ModelPass, close
 from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
@@ -41,6 +42,7 @@ from mha_core.traces.tokens import Tokens
 if TYPE_CHECKING:  # loaded only if a trial follows a model's own code
     from mha_core.sources.huggingface.own_code import OwnCode
 
+NAME = "headscope"  # of our attention function in transformers
 WEIGHTS_ALONE = Phrase("It returns its weights; queries, keys and values are not known.")
 MISSING = Phrase(
     "This architecture computes attention in a way of its own, outside the common interface. It returns its "
@@ -139,7 +141,7 @@ def same_result(as_run: PreTrainedModel, module: PreTrainedModel, inputs: Mappin
     mask = None if "decoder_input_ids" in inputs else inputs.get("attention_mask")
     if mask is not None and theirs.shape[:2] == own.shape[:2] == mask.shape:
         theirs, own = theirs[mask != 0], own[mask != 0]
-    return gap(theirs, own) <= _close(other)
+    return gap(theirs, own) <= close(other)
 
 
 def implementations(module: PreTrainedModel) -> list[str | None]:
@@ -148,7 +150,7 @@ def implementations(module: PreTrainedModel) -> list[str | None]:
     return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
 
 
-def choose(module: PreTrainedModel, ours: str) -> tuple[Route, dict[int, str]]:
+def choose(module: PreTrainedModel) -> tuple[Route, dict[int, str]]:
     """The best route with the same numbers as the model itself; the model is then set to it.
 
     The trial runs in a twin of the model, in fp32 if memory allows: in half precision, rounding can exceed
@@ -156,9 +158,9 @@ def choose(module: PreTrainedModel, ours: str) -> tuple[Route, dict[int, str]]:
     for a model that cannot run on tokens alone and for a model without attention.
     """
     half = halves(module)
-    route = attempt(lambda: _route_of_copy(module, half, ours)) if half else None
+    route = attempt(lambda: _route_of_copy(module, half)) if half else None
     if route is None:
-        route = _tried(twin(module), ours)
+        route = _tried(twin(module))
         if half:
             note = Phrase(
                 "There was no room for a copy of the model in float32, or it does not run in it, so the "
@@ -167,11 +169,11 @@ def choose(module: PreTrainedModel, ours: str) -> tuple[Route, dict[int, str]]:
                 dtype=str(half[0].dtype).removeprefix("torch."),
             )
             route = replace(route, notes=(*route.notes, note))
-    names, layers = _adjusted(module, route, ours)
+    names, layers = _adjusted(module, route)
     return replace(route, layers=layers), names
 
 
-def _route_of_copy(module: PreTrainedModel, half: list[Tensor], ours: str) -> Route | None:
+def _route_of_copy(module: PreTrainedModel, half: list[Tensor]) -> Route | None:
     """The route chosen by a trial in fp32. None if there is no memory for a copy.
 
     Raises the errors of the model in its own precision.
@@ -179,27 +181,27 @@ def _route_of_copy(module: PreTrainedModel, half: list[Tensor], ours: str) -> Ro
     precise = in_float32(module, half)
     if precise is None:
         return None
-    route = _tried(precise, ours)
-    _adjusted(twin(module), route, ours)
+    route = _tried(precise)
+    _adjusted(twin(module), route)
     return route
 
 
-def _adjusted(module: PreTrainedModel, route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
+def _adjusted(module: PreTrainedModel, route: Route) -> tuple[dict[int, str], tuple[str, ...]]:
     """Set a model to a route. → the names of its parts by their ids, and the names of its shown layers
 
     The names of parts are empty if twins of the model run instead of it.
     """
-    _set(module, ours if route.name == "attend" else "eager")
+    _set(module, NAME if route.name == "attend" else "eager")
     names = {} if route.changes else watch(module)
     # This pass also proves the matrices; later passes rely on it.
-    layers, _ = run(route, module, names, forward_pass.probe(module))
+    layers, _ = run(route, ModelPass(module, names, forward_pass.probe(module)))
     return names, tuple(layer.name for layer in layers)
 
 
-def _tried(module: PreTrainedModel, ours: str) -> Route:
+def _tried(module: PreTrainedModel) -> Route:
     """The best route of a model of our own. Raises `MhaError` if there is none."""
     inputs = forward_pass.probe(module)
-    has_interface = _set(module, "eager")
+    _set(module, "eager")
     before = _classes(module)
     try:
         reference = forward_pass.forward(module, inputs, output_attentions=not keeps_sdpa(module))
@@ -210,8 +212,8 @@ def _tried(module: PreTrainedModel, ours: str) -> Route:
             type=type(error).__name__,
             reason=str(error),
         ) from error
-    names = watch(module)  # after the pass, which may have changed the model
-    route = _route(module, names, ours if has_interface else "", inputs, reference)
+    # Watched after the pass, which may have changed the model.
+    route = _route(ModelPass(module, watch(module), inputs), reference)
     return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
 
 
@@ -267,24 +269,22 @@ def _classes(module: PreTrainedModel) -> dict[str, type]:
     return {name: type(part) for name, part in module.named_modules()}
 
 
-def _route(
-    module: PreTrainedModel, names: Mapping[int, str], ours: str, inputs: dict, reference: object
-) -> Route:
-    returned_weights, difference, reason = forward_pass.returned(module, reference), None, ""
+def _route(of: ModelPass, reference: object) -> Route:
+    module, difference, reason = of.module, None, ""
+    returned_weights = forward_pass.returned(module, reference)
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
         forward_pass.left_out(Phrase("{kind} layer", kind=layer_kind), forward_pass.IN_PARTS)
         for layer_kind, matrix in returned_weights
         if matrix.dim() > 4
     )
-    close = _close(module)
-    if ours and _set(module, ours):
+    if _set(module, NAME):
         try:
             for by in (fused, attend):
-                difference = attempt(partial(_trial, module, names, inputs, reference, by))
-                if difference is not None and difference <= close:
+                difference = attempt(partial(_trial, of, reference, by))
+                if difference is not None and difference <= close(module):
                     if depends_on_name(module):
-                        _prove_long_text(module, names, ours, by)
+                        _prove_long_text(of, by)
                     return Route("attend", difference, skipped=skipped, by=by)
         except Unproven as error:
             difference, reason = None, error.phrase
@@ -292,11 +292,11 @@ def _route(
     notes = (reason,) if reason else ()
     from mha_core.sources.huggingface.own_code import try_own_code
 
-    own_code = attempt(lambda: try_own_code(module, names, inputs, weights, close))
+    own_code = attempt(lambda: try_own_code(of, weights))
     if own_code is not None:
         return Route("watch", own_code.difference, own_code=own_code, skipped=skipped, notes=notes)
     if not returned_weights:
-        if not reason and _has_mixers_alone(module, names, inputs, close):
+        if not reason and _has_mixers_alone(of):
             return Route("mixing", 0.0)
         nothing = Phrase("it has no attention that could be seen")
         reasons = (*without_attention(module).values(), *notes) or (nothing,)
@@ -327,27 +327,27 @@ def _file_depends_on_name(file: str) -> bool:
         return True
 
 
-def _prove_long_text(module: PreTrainedModel, names: Mapping[int, str], ours: str, by: Attend) -> None:
+def _prove_long_text(of: ModelPass, by: Attend) -> None:
     """A trial with a text longer than a token may look at. Raises `Unproven` unless it succeeds.
 
     For the trial the limits on keys, blocks or windows are made small: real ones are thousands of tokens.
     """
+    module = of.module
     inputs = forward_pass.probe(module, min(LONG_PROBE, max_tokens(module, None)))
+    of = of._replace(inputs=inputs)
     for budget in SMALL_BUDGETS:
         with small_budgets(module, budget) as smaller:
             _set(module, "eager")
-            reference = attempt(lambda: forward_pass.forward(module, inputs, output_attentions=True))
-            _set(module, ours)
-            difference = (
-                None if reference is None else attempt(partial(_trial, module, names, inputs, reference, by))
-            )
-        if difference is None or difference > _close(module):
+            reference = attempt(lambda: of.run(output_attentions=True))
+            _set(module, NAME)
+            difference = None if reference is None else attempt(partial(_trial, of, reference, by))
+        if difference is None or difference > close(module):
             continue
         # If even the smallest budget changes nothing, every layer looks at all keys: no layer is sparse.
         if not smaller or budget == SMALL_BUDGETS[-1]:
             return
         _set(module, "eager")
-        if gap(forward_pass.output(reference), forward_pass.output(forward_pass.forward(module, inputs))) > 0:
+        if gap(forward_pass.output(reference), forward_pass.output(of.run())) > 0:
             return
     raise Unproven(
         "{model} treats attention functions differently by their names, and ours was not "
@@ -376,58 +376,46 @@ def small_budgets(module: PreTrainedModel, budget: int) -> Iterator[bool]:
             setattr(holder, name, value)
 
 
-def _has_mixers_alone(module: PreTrainedModel, names: Mapping[int, str], inputs: dict, close: float) -> bool:
+def _has_mixers_alone(of: ModelPass) -> bool:
     """Whether the model has layers that mix tokens by other means, and nothing that could be attention."""
-    if not without_attention(module):
+    if not without_attention(of.module):
         return False
     from mha_core.sources.huggingface.own_code import collect
 
-    calls, watcher = collect(module, names, inputs, close, every_row=True)
-    return not calls and not any(watcher.softmaxes[size] for size in forward_pass.sizes(inputs).values())
+    calls, watcher = collect(of, every_row=True)
+    return not calls and not any(watcher.softmaxes[size] for size in of.sizes.values())
 
 
 Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # by the number of the call in a pass
 
 
-def run(
-    route: Route,
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    edits: Edits = MappingProxyType({}),
-) -> forward_pass.PassLayers:
+def run(route: Route, of: ModelPass, edits: Edits = MappingProxyType({})) -> forward_pass.PassLayers:
     """The layers of a forward pass by a route, and sentences about what is left out.
 
     Only the route "attend" accepts `edits`. Raises `MhaError` if the calls are not those that `sites` found.
     """
-    module, names = _to_run(route, module, names, inputs)
+    of = _to_run(route, of)
     if route.own_code is not None:
-        layers, skipped = route.own_code.layers(module, names, inputs, _close(module)) or ((), ())
+        layers, skipped = route.own_code.layers(of) or ((), ())
         if layers:
             return layers, (*route.skipped, *skipped)
-        if keeps_sdpa(module):
-            raise forward_pass.nothing_shown(type(module).__name__, [ABSENT])
-        return _weights_alone(ANOTHER_WAY, module, inputs)
+        if keeps_sdpa(of.module):
+            raise forward_pass.nothing_shown(type(of.module).__name__, [ABSENT])
+        return _weights_alone(ANOTHER_WAY, of)
     if route.name == "weights":
-        return _weights_alone(route.missing or WEIGHTS_ALONE, module, inputs)
+        return _weights_alone(route.missing or WEIGHTS_ALONE, of)
     if route.name == "mixing":
-        forward_pass.forward(module, inputs)
+        of.run()
         return (), route.skipped
-    collector = Collector(names, route.by, edits)
+    collector = Collector(of.names, route.by, edits)
     with collecting(collector):
-        forward_pass.forward(module, inputs)
+        of.run()
     if collector.edits:
         raise MhaError("Not every edit acted: with edits the model calls its attention in another way.")
-    return layers_of(route, module, names, inputs, collector.calls)
+    return layers_of(route, of, collector.calls)
 
 
-def sites(
-    route: Route,
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    texts: Mapping[str, Tokens | None],
-) -> dict[int, Site]:
+def sites(route: Route, of: ModelPass, texts: Mapping[str, Tokens | None]) -> dict[int, Site]:
     """The sites of edits in a forward pass: the attention of each layer, by the number of its call.
 
     `texts` are the "text" and the "target". Raises `MhaError` for a route on which an edit would change the
@@ -438,14 +426,14 @@ def sites(
             "{model} computes its attention by code of its own, which is watched and not "
             "replaced; an edit would change the picture and not the model. Models that take an attention "
             "function can be edited, as can source='mini' and source='random'.",
-            model=type(module).__name__,
+            model=type(of.module).__name__,
         )
-    module, names = _to_run(route, module, names, inputs)
-    collector, attentions = Collector(names, route.by), {}
+    of = _to_run(route, of)
+    collector, attentions = Collector(of.names, route.by), {}
     with collecting(collector):
-        forward_pass.forward(module, inputs)
+        of.run()
     for number, call in enumerate(collector.calls):
-        layer_kind = forward_pass.kind(call, module, names, inputs)
+        layer_kind = of.kind(call)
         if layer_kind is not None:
             queries, keys = (texts[side] for side in KINDS[layer_kind])
             assert queries is not None  # a model with such a layer has read both
@@ -454,31 +442,23 @@ def sites(
     return attentions
 
 
-def _to_run(
-    route: Route, module: PreTrainedModel, names: Mapping[int, str], inputs: Mapping[str, Tensor]
-) -> tuple[PreTrainedModel, Mapping[int, str]]:
-    """The model to run, and the names of its modules; for a model that changes itself, a new twin."""
+def _to_run(route: Route, of: ModelPass) -> ModelPass:
+    """The pass to run: of a model that changes itself, that of a new twin."""
     if not route.changes:
-        return module, names
-    module = twin(module)
-    forward_pass.forward(module, inputs)
-    return module, watch(module)
+        return of
+    of = of._replace(module=twin(of.module))
+    of.run()
+    return of._replace(names=watch(of.module))
 
 
-def layers_of(
-    route: Route,
-    module: PreTrainedModel,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    calls: list[Call],
-) -> forward_pass.PassLayers:
+def layers_of(route: Route, of: ModelPass, calls: list[Call]) -> forward_pass.PassLayers:
     """The calls as layers, and sentences about what is left out. The list of calls is emptied."""
     layers, skipped = [], [*route.skipped]
     shared: dict = {}
     calls.reverse()
     while calls:  # each call is freed once it is copied
         call = calls.pop()
-        layer_kind = forward_pass.kind(call, module, names, inputs)
+        layer_kind = of.kind(call)
         if layer_kind is None:
             skipped.append(forward_pass.left_out(call.name, forward_pass.ELSEWHERE))
         else:
@@ -486,10 +466,6 @@ def layers_of(
     absent = Counter(route.layers) - Counter(layer.name for layer in layers)
     absent -= Counter(entry.partition(":")[0] for entry in skipped)
     return tuple(layers), (*skipped, *(forward_pass.left_out(name, ABSENT) for name in absent.elements()))
-
-
-def _close(module: nn.Module) -> float:
-    return CLOSE[next(module.parameters()).dtype]
 
 
 def attempt(trial: Callable[[], Result | None]) -> Result | None:
@@ -510,32 +486,30 @@ def attempt(trial: Callable[[], Result | None]) -> Result | None:
         return None
 
 
-def _trial(
-    module: PreTrainedModel, names: Mapping[int, str], inputs: dict, reference: object, by: Attend
-) -> float | None:
+def _trial(of: ModelPass, reference: object, by: Attend) -> float | None:
     """The largest difference of weights or outputs between our function and the model itself.
 
     None if the model returns weights of more layers than our function sees: a part would look like the whole.
     Raises `Unproven` for arguments that are not supported.
     """
-    collector = Collector(names, by)
+    collector = Collector(of.names, by)
     with collecting(collector):
         try:
-            ours = forward_pass.forward(module, inputs)
+            ours = of.run()
         except UnknownKeyword as error:
             raise Unproven(error.phrase) from error
     if not collector.calls:
         return None
     weights = [
         (layer_kind, matrix)
-        for layer_kind, matrix in forward_pass.returned(module, reference)
+        for layer_kind, matrix in forward_pass.returned(of.module, reference)
         if matrix.dim() == 4
     ]
     difference = gap(forward_pass.output(ours), forward_pass.output(reference))
-    kinds = [forward_pass.kind(call, module, names, inputs) for call in collector.calls]
-    for of in forward_pass.RETURNED.values():
-        n_returned = sum(k == of and w.shape[2:] == forward_pass.sizes(inputs)[of] for k, w in weights)
-        if n_returned > kinds.count(of) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
+    kinds = [of.kind(call) for call in collector.calls]
+    for kind in forward_pass.RETURNED.values():
+        n_returned = sum(k == kind and w.shape[2:] == of.sizes[kind] for k, w in weights)
+        if n_returned > kinds.count(kind) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
             return None
     model_weights = [matrix for _, matrix in weights]
     if len(kinds) == len(model_weights):
@@ -566,7 +540,7 @@ def _set(module: PreTrainedModel, implementation: str) -> bool:
         able = [module]  # it also sets its parts
     for part in able:  # otherwise a part may support it, as the Llama in a vision model
         part.set_attn_implementation(implementation)
-    return bool(able) or implementation == "eager"
+    return bool(able)
 
 
 def _able(module: PreTrainedModel) -> list[Any]:
@@ -583,14 +557,11 @@ def keeps_sdpa(module: PreTrainedModel) -> bool:
     return module.config._attn_implementation == "sdpa" and not _able(module)
 
 
-def _weights_alone(
-    missing: str, module: PreTrainedModel, inputs: Mapping[str, Tensor]
-) -> forward_pass.PassLayers:
-    reference = forward_pass.forward(module, inputs, output_attentions=True)
+def _weights_alone(missing: str, of: ModelPass) -> forward_pass.PassLayers:
     layers, skipped = [], []
-    for layer_kind, matrix in forward_pass.returned(module, reference):
-        weights = _without_filling(matrix, *forward_pass.sizes(inputs)[layer_kind])
-        fits = weights.shape[0] == 1 and weights.shape[2:] == forward_pass.sizes(inputs)[layer_kind]
+    for layer_kind, matrix in forward_pass.returned(of.module, of.run(output_attentions=True)):
+        weights = _without_filling(matrix, *of.sizes[layer_kind])
+        fits = weights.shape[0] == 1 and weights.shape[2:] == of.sizes[layer_kind]
         if not fits or not forward_pass.are_weights(weights):
             name = Phrase("{kind} layer", kind=layer_kind)
             skipped.append(

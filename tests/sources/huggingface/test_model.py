@@ -120,7 +120,7 @@ def test_an_error_of_the_model_in_a_trial_excludes_only_that_route(monkeypatch):
     bert = module("bert")
 
     def fails(attention, *args, **kwargs):
-        if attention.self.config._attn_implementation == huggingface.NAME:
+        if attention.self.config._attn_implementation == trial.NAME:
             raise ValueError("not in this way")
         return inner(attention, *args, **kwargs)
 

@@ -11,7 +11,7 @@ from mha_core.capture.collector import watch
 from mha_core.capture.own_code.scores import Scores
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import own_code
-from mha_core.sources.huggingface.forward_pass import returned
+from mha_core.sources.huggingface.forward_pass import ModelPass, returned
 from mha_core.traces.facts import Rotary
 from tests.parity import tiny
 from tests.sources.tiny import state
@@ -87,9 +87,9 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
     ids = {"input_ids": IDS["input_ids"][:, :7]}
     module, part = tiny.model("bloom"), flipped(1)
-    found = own_code.try_own_code(module, watch(module), ids, [], 1e-4)
+    found = own_code.try_own_code(ModelPass(module, watch(module), ids), [])
     assert found.calls == tuple(f"transformer.h.{n}.self_attention" for n in (0, 1))
-    assert own_code.try_own_code(part, watch(part), ids, [], 1e-4) is None
+    assert own_code.try_own_code(ModelPass(part, watch(part), ids), []) is None
 
 
 def test_weights_that_differ_from_the_models_are_rejected():
