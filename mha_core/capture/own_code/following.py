@@ -755,10 +755,8 @@ def _inside(tensor: Tensor, lead: torch.Size) -> tuple[int, ...]:
     return inner_axes(tensor) if tensor.shape[:-2] == lead else ()
 
 
-def _permuted(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known | None:
+def _permuted(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known:
     """Scores or weights with their axes in another order."""
-    if isinstance(known, Log):
-        return None
     numbered = torch.empty(tuple(range(2, operand.dim() + 2)), device="meta")
     order = tuple(size - 2 for size in func(numbered, *args[1:], **kwargs).shape)
     if isinstance(known, Permuted):

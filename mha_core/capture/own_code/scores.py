@@ -134,12 +134,6 @@ class Scores:
         values = self.by_cell(cells)
         return None if values is None else replace(self, overwritten=(*self.overwritten, values))
 
-    def reshaped(self, shape: torch.Size) -> "Scores | None":
-        """The same cells in the same order, in a tensor of another shape."""
-        if len(shape) < 2 or shape[-2:] != self.shape[-2:] or shape.numel() != self.shape.numel():
-            return None
-        return replace(self, shape=shape)
-
     def by_cell(self, tensor: Tensor) -> Tensor | None:
         """A tensor with a number for each cell, as (1, head or 1, query or 1, key or 1); else None."""
         shape, lead = self.shape, self.shape[:-2]
@@ -535,9 +529,12 @@ def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:
 
 
 def reshaped(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
-    """Scores or weights in a tensor of another shape."""
-    scores = (known if isinstance(known, Scores) else known.scores).reshaped(shape)
-    return scores if scores is None or isinstance(known, Scores) else replace(known, scores=scores)
+    """Scores or weights with the same cells in the same order, in a tensor of another shape."""
+    scores = known if isinstance(known, Scores) else known.scores
+    if len(shape) < 2 or shape[-2:] != scores.shape[-2:] or shape.numel() != scores.shape.numel():
+        return None
+    scores = replace(scores, shape=shape)
+    return scores if isinstance(known, Scores) else replace(known, scores=scores)
 
 
 def factor_of(before: list) -> float:

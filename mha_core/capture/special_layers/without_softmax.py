@@ -422,7 +422,7 @@ def _stand_in(part: nn.Module) -> SimpleNamespace:
     """A module for lightning attention's `forward` that leaves out the steps before and after the mixing."""
     values = {name: _float_copy(buffer) for name, buffer in part.named_buffers(recurse=False)}
     values |= {name: value for name, value in vars(part).items() if isinstance(value, int | float)}
-    same = dict.fromkeys(("act_fn", "qkv_proj", "norm", "out_proj"), _same)
+    same = dict.fromkeys(("act_fn", "qkv_proj", "norm", "out_proj"), lambda x: x)
     return SimpleNamespace(**values, **same, output_gate=lambda _: torch.tensor(torch.inf))
 
 
@@ -432,7 +432,3 @@ def _lightning(
     joined = torch.cat([query, key, value], dim=3).transpose(1, 2).flatten(2)
     output = forward(stand_in, joined, None, None)[0]
     return output.unflatten(2, (value.shape[1], -1)).transpose(1, 2)
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
