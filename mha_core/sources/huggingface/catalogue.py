@@ -92,8 +92,7 @@ def _described(name: str, origin: str, folder: Path, revision: str | None) -> li
         family = files.config.get("model_type")
     except MhaError:
         return []
-    size = sum(file.stat().st_size for file in files.weights)
-    return [LocalModel(name, origin, folder, size, family, revision)] if files.weights else []
+    return [LocalModel(name, origin, folder, files.weight_bytes, family, revision)] if files.weights else []
 
 
 def in_hub_cache() -> list[tuple[str, Path, str]]:

@@ -78,6 +78,10 @@ class Folder:
         """The safetensors files with the weights."""
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
+    @property
+    def weight_bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.weights)
+
 
 def is_revision(name: str) -> bool:
     """Whether a commit, tag or branch of the hub can have this name."""
@@ -200,11 +204,6 @@ def _missing_part(folder: Folder) -> str | None:
 
 class Stopped(MhaError):
     """The caller stopped the loading: its `progress` may raise this."""
-
-
-def weight_bytes(folder: Folder) -> int:
-    """The bytes of all weights in a folder."""
-    return sum(file.stat().st_size for file in folder.path.glob("*.safetensors"))
 
 
 def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:

@@ -236,7 +236,7 @@ class LoadedModels:
                 if loading.model is None:
                     huggingface.register()  # raises if the library is missing, before the search for files
                     folder = files.find(name, **options)  # first: a missing model drops none in memory
-                    self._make_room(files.weight_bytes(folder), loading.key)  # both might not fit together
+                    self._make_room(folder.weight_bytes, loading.key)  # both might not fit together
                     fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
                     model = huggingface.load(name, dtype=dtype, answers=answers, **options)
                     entry = loading.model = LoadedModel(model, self.traces, fingerprint)

@@ -88,14 +88,13 @@ class Model:
     dtype: str
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
-    not_shown: tuple[str, ...] = ()  # sentences about layers that mix tokens by other means
-    # Layers without softmax that have a proven matrix.
-    mixers: Mapping[str, int] = field(default_factory=dict, repr=False)
-    untrained_head: str | None = None  # the matrix of its output head, where the files lack it
+    not_shown: tuple[str, ...]  # sentences about layers that mix tokens by other means
+    mixers: Mapping[str, int] = field(repr=False)  # layers without softmax that have a proven matrix
+    untrained_head: str | None  # the matrix of its output head, where the files lack it
     # The model as you run it, and the attention functions of your own that it calls. If there is one, each
     # text is compared with the result of this model.
-    as_run: PreTrainedModel = field(default=None, repr=False)  # type: ignore[assignment]  # set by `adopt`
-    foreign: tuple[str, ...] = ()
+    as_run: PreTrainedModel = field(repr=False)
+    foreign: tuple[str, ...]
 
     @property
     def architecture(self) -> str:
@@ -156,9 +155,7 @@ def load(
         module.config._attn_implementation = "sdpa"  # as transformers loads it
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
     progress("check", 0, 1)
-    model = _prepared(twin(module), tokenizer, name=name, revision=folder.revision)
-    foreign = trial.foreign_functions(module)
-    return replace(model, untrained_head=untrained_head, as_run=module, foreign=foreign)
+    return _prepared(module, tokenizer, name, folder.revision, untrained_head)
 
 
 def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
@@ -171,8 +168,7 @@ def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
     """
     module = unwrapped(module)
     name = name or module.name_or_path or type(module).__name__
-    model = _prepared(twin(module), tokenizer, name=name)
-    return replace(model, as_run=twin(module), foreign=trial.foreign_functions(module))
+    return _prepared(twin(module), tokenizer, name)
 
 
 def unwrapped(module: Any) -> PreTrainedModel:
@@ -222,12 +218,19 @@ def _traceable(module: PreTrainedModel) -> PreTrainedModel:
     return module
 
 
-def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: str | None = None) -> Model:
-    """A model of our own, set to the best route that its trial has proven.
+def _prepared(
+    as_run: PreTrainedModel,
+    tokenizer: Any,
+    name: str,
+    revision: str | None = None,
+    untrained_head: str | None = None,
+) -> Model:
+    """The twin of a model, set to the best route that its trial has proven.
 
     Raises `MhaError` if there is no such route.
     """
     register()
+    module = twin(as_run)
     writes_sounds = loading.writes_sounds(module.config)
     unread = (forward_pass.left_out("decoder", loading.SOUNDS),) if writes_sounds else ()
     reads: Any = module.text_encoder if unread else module
@@ -245,7 +248,12 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
     run = twin(module) if route.changes else module
     wide = special_layers.convolutions(run, lambda: forward_pass.forward(run, forward_pass.probe(run)))
     not_shown = (*special_layers.without_attention(module).values(), *wide.values(), *unread)
-    mixers = _proven(module, watched) if watched else watched
+    mixers: Mapping[str, int] = {}
+    if watched:  # of these layers without softmax, those whose matrices give their output for a few tokens
+        with without_softmax.recording() as recorder:
+            forward_pass.forward(module, forward_pass.probe(module))
+        proven = without_softmax.provable(recorder.layers(watched))
+        mixers = MappingProxyType({name: width for name, width in watched.items() if name in proven})
     route = trial.checked(route, module, {*(entry.partition(":")[0] for entry in not_shown), *mixers})
     model = Model(
         name,
@@ -258,18 +266,13 @@ def _prepared(module: PreTrainedModel, tokenizer: Any, *, name: str, revision: s
         MappingProxyType(names),
         not_shown,
         mixers,
+        untrained_head,
+        as_run,
+        trial.foreign_functions(as_run),
     )
     if route.name == "mixing" and not model.mixers:
         raise forward_pass.nothing_shown(model.name, model.not_shown)
     return model
-
-
-def _proven(module: PreTrainedModel, watched: Mapping[str, int]) -> Mapping[str, int]:
-    """The watched layers without softmax whose matrices give their output for a few tokens."""
-    with without_softmax.recording() as recorder:
-        forward_pass.forward(module, forward_pass.probe(module))
-    proven = without_softmax.provable(recorder.layers(watched))
-    return MappingProxyType({name: width for name, width in watched.items() if name in proven})
 
 
 def register() -> None:
@@ -651,16 +654,9 @@ def trace(
 ) -> AttentionTrace:
     """Trace a text, or the ids of its tokens, through a model of transformers.
 
-    `source` is a folder, an id of the Hugging Face hub, or a model in memory with its `tokenizer`:
-
-    >>> mha.trace(text, source=model, tokenizer=tokenizer)  # doctest: +SKIP
-    >>> mha.trace(tokenizer(text)["input_ids"], source=model)  # doctest: +SKIP
-
     A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config do
     not change. The trace is without dropout. Without a tokenizer the labels of tokens are their ids. The
-    other arguments are explained in `mha_core.trace`.
-
-    Raises `MhaError` as `load`, `adopt` and `follow` do.
+    arguments are explained in `mha_core.trace`. Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
     loading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "device": device, "dtype": dtype}
     answers = reading.get("answers", False) is not False

@@ -214,13 +214,10 @@ def _tried(module: PreTrainedModel) -> Route:
         ) from error
     # Watched after the pass, which may have changed the model.
     route = _route(ModelPass(module, watch(module), inputs), reference)
-    return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
-
-
-def _keeps_buckets(module: PreTrainedModel) -> bool:
-    """Whether a model (Reformer) chooses its number of buckets by the first long text that it reads."""
     in_chunks = any(watcher(place, part) == chunks.on_leaving for place, part in module.named_modules())
-    return in_chunks and module.config.num_buckets is None
+    # Reformer chooses its number of buckets by the first long text that it reads.
+    keeps_buckets = in_chunks and module.config.num_buckets is None
+    return replace(route, changes=keeps_buckets or _classes(module) != before)
 
 
 def checked(route: Route, module: PreTrainedModel, known: Iterable[str]) -> Route:

@@ -54,7 +54,7 @@ def test_loading_continues_until_the_last_waiting_visitor_leaves(monkeypatch):
 @pytest.mark.slow
 def test_the_least_recently_used_of_three_models_is_freed(key):
     bert, gpt2, llama = map(key, ("bert", "gpt2", "llama"))
-    sizes = [files.weight_bytes(files.find(one.name)) for one in (bert, gpt2, llama)]
+    sizes = [files.find(one.name).weight_bytes for one in (bert, gpt2, llama)]
     shelf = shelf_of(sum(sizes) - min(sizes) // 2)
     load(shelf, bert)
     number = shelf.find(bert).number
@@ -69,7 +69,7 @@ def test_the_least_recently_used_of_three_models_is_freed(key):
 def test_a_model_with_answers_counts_like_any_other(key):
     """It has its matrices again besides the head for answers: room is made, and it is in memory once."""
     gpt2 = key("gpt2")
-    shelf = shelf_of(files.weight_bytes(files.find(gpt2.name)))
+    shelf = shelf_of(files.find(gpt2.name).weight_bytes)
     load(shelf, gpt2)
     load(shelf, gpt2._replace(answers=True))
     entry = shelf.find(gpt2._replace(answers=True))
