@@ -26,7 +26,7 @@ from mha_core.errors import MhaError, Phrase, in_range
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import forward_pass, model
 from mha_core.sources.huggingface.loading import first_line
-from mha_core.sources.huggingface.logits import MAX_BYTES, asked, logits_of, word_of
+from mha_core.sources.huggingface.logits import MAX_BYTES, asked, logits_of, question_of, word_of
 from mha_core.sources.huggingface.tokenizer import Ids, using_tokenizer
 from mha_core.traces.answers import ANSWERS
 from mha_core.traces.layer import LayerTrace
@@ -283,7 +283,7 @@ def full_scores(source: model.Model, ids: Sequence[int], edits: Sequence[Edit] =
     Raises `MhaError` as `model.follow` does for answers.
     """
     texts = model.reading(source, list(ids))
-    at = model.question_of(source, texts.inputs, texts.tokens, [-1], max_bytes=MAX_BYTES)
+    at = question_of(source, texts.inputs, texts.tokens, [-1], max_bytes=MAX_BYTES)
     calls = model.edits_by_call(checked(edits), model.sites(source, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
         model.flow(source, texts.inputs | asked(source.module, at), calls)

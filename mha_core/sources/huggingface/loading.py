@@ -73,7 +73,7 @@ def module(
 ) -> tuple[PreTrainedModel, str | None]:
     """The model, with its output head for an encoder–decoder or for answers, else without a head.
 
-    → the model, and the name of the output head's matrix if the files lack it: its numbers are then random.
+    Returns also the name of the output head's matrix if the files lack it: its numbers are then random.
     """
     own = _own_class(transformers, folder, settings)
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:

@@ -5,8 +5,8 @@ every token with the next one. The answers are ``softmax(logits)`` of the traced
 """
 
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,37 +19,72 @@ from mha_core.sources.huggingface.tokenizer import letters_of
 from mha_core.traces.answers import Answer, most_probable
 from mha_core.traces.tokens import Tokens
 
+if TYPE_CHECKING:
+    from mha_core.sources.huggingface.model import Model
+
 MAX_BYTES = 1 << 30  # of the logits of one text
 Asked = bool | Sequence[int | str]  # all rows with an answer, or some
 
 
-def rows(
-    kind: str,
-    tokens: Tokens,
-    ids: Sequence[int],
-    answers: Asked,
-    *,
-    unread: Sequence[int],
-    tokenizer: Any,
-    name: str,
+def question_of(
+    model: "Model", inputs: Mapping[str, Tensor], tokens: Tokens, answers: Asked, *, max_bytes: int
+) -> list[int]:
+    """The positions of the text, or of the target, at which the model answers.
+
+    Raises `MhaError` for a model without a trained language-model head, for a model whose input already has
+    the answer, for a masked model without a mask token in the text, and for too many bytes.
+    """
+    if not isinstance(answers, bool | list | tuple) or answers in ([], ()):
+        raise MhaError(
+            "answers is True, or a list of tokens, as in answers=[-1]; got {answers:.60}.",
+            answers=repr(answers),
+        )
+    if model.writes is None:
+        raise MhaError(
+            "{name} has no head that writes words ({architecture}), so it answers nothing.",
+            name=model.name,
+            architecture=model.architecture,
+        )
+    if model.untrained_head is not None:
+        raise MhaError(
+            "{name} has no trained weights to answer with: {part} is missing from its files.",
+            name=model.name,
+            part=model.untrained_head,
+        )
+    if model.writes != "masked" and model.reads_ahead:
+        raise MhaError(
+            "{name} lets a token look at those behind it, which it would have to predict, so what it "
+            "writes is no answer.",
+            name=model.name,
+        )
+    name = "decoder_input_ids" if model.has_target else "input_ids"
+    ids = inputs[name][0].tolist()
+    mask = inputs.get("attention_mask") if name == "input_ids" else None
+    unread = () if mask is None else (mask[0] == 0).nonzero().flatten().tolist()
+    chosen = _rows(model, tokens, ids, answers, unread)
+    _check_bytes(model, len(chosen), n_tokens=len(ids), max_bytes=max_bytes)
+    return chosen
+
+
+def _rows(
+    model: "Model", tokens: Tokens, ids: Sequence[int], answers: Asked, unread: Sequence[int]
 ) -> list[int]:
     """The positions at which the model answers: all of them, or those in `answers`.
 
-    `tokens` and their `ids` are those of the target for "target"; the attention mask hides those at `unread`.
-    Raises `MhaError` for a token that does not exist or is hidden, and for a masked model without a mask
-    token there.
+    The attention mask hides the tokens at `unread`. Raises `MhaError` for a token that does not exist or is
+    hidden, and for a masked model without a mask token there.
     """
-    mask = getattr(tokenizer, "mask_token_id", None)
+    mask = getattr(model.tokenizer, "mask_token_id", None)
     masks = [at for at, number in enumerate(ids) if number == mask and at not in unread]
-    if kind == "masked" and not masks:
+    if model.writes == "masked" and not masks:
         raise MhaError(
             "{name} answers at a hidden word, and the text has none; its tokenizer has no mask."
             if mask is None
             else "{name} answers at a hidden word, and the text has none; write {mask} for a word.",
-            name=name,
-            mask=mask and tokenizer.mask_token,
+            name=model.name,
+            mask=mask and model.tokenizer.mask_token,
         )
-    everything = masks if kind == "masked" else [at for at in range(len(ids)) if at not in unread]
+    everything = masks if model.writes == "masked" else [at for at in range(len(ids)) if at not in unread]
     if isinstance(answers, bool):
         return everything if answers else []
     chosen = []
@@ -64,31 +99,32 @@ def rows(
         if (at := at % len(ids)) in unread:
             raise MhaError("Nothing is answered at token {at}, which the attention_mask leaves out.", at=at)
         if at not in everything:
-            raise MhaError("{name} answers at hidden tokens, and token {at} is none.", name=name, at=at)
+            raise MhaError("{name} answers at hidden tokens, and token {at} is none.", name=model.name, at=at)
         chosen.append(at)
     return sorted(set(chosen))
 
 
-def check_bytes(module: PreTrainedModel, n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
+def _check_bytes(model: "Model", n_rows: int, *, n_tokens: int, max_bytes: int) -> None:
     """Raise `MhaError` where the logits of these rows, in the model's dtype and in fp32, are too large.
 
     They need ``rows · words · (bytes of a number + 4)``; if the model computes all rows, all tokens count.
     """
-    config = module.config.get_text_config(decoder=True)
-    weight = next(module.parameters())
-    n_rows = n_rows if leaves_rows_out(module) else n_tokens
+    config = model.module.config.get_text_config(decoder=True)
+    weight = next(model.module.parameters())
+    leaves_out = leaves_rows_out(model.module)
+    n_rows = n_rows if leaves_out else n_tokens
     needed = n_rows * (getattr(config, "vocab_size", None) or 1) * (weight.element_size() + 4)
     free = memory.free_bytes(str(weight.device))
     if needed <= min(max_bytes, needed if free is None else free):
         return
-    shorter = n_rows == 1 or not leaves_rows_out(module)
+    shorter = n_rows == 1 or not leaves_out
     raise MhaError(
         "The answers of {name} at {n_rows:,} tokens take {size:,.2f} GB; the limit is {limit:,.2f} GB "
         "(max_bytes); {advice} takes less."
         if needed > max_bytes
         else "The answers of {name} at {n_rows:,} tokens take {size:,.2f} GB; no more is free; {advice} "
         "takes less.",
-        name=name,
+        name=model.name,
         n_rows=n_rows,
         size=needed / 1e9,
         limit=max_bytes / 1e9,

@@ -36,10 +36,9 @@ from mha_core.sources.huggingface.logits import (
     Asked,
     asked,
     at_tokens,
-    check_bytes,
     logits_of,
+    question_of,
     reads_ahead,
-    rows,
 )
 from mha_core.sources.huggingface.targets import decoder_ids, written_target
 from mha_core.sources.huggingface.tokenizer import (
@@ -342,48 +341,6 @@ def follow(
         logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.name)[0]
         trace = replace(trace, answers=at_tokens(logits, question, n_tokens, model.tokenizer))
     return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
-
-
-def question_of(
-    model: Model, inputs: Mapping[str, Tensor], tokens: Tokens, answers: Asked, *, max_bytes: int
-) -> list[int]:
-    """The positions of the text, or of the target, at which the model answers.
-
-    Raises `MhaError` for a model without a trained language-model head, for a model whose input already has
-    the answer, for a masked model without a mask token in the text, and for too many bytes.
-    """
-    if not isinstance(answers, bool | list | tuple) or answers in ([], ()):
-        raise MhaError(
-            "answers is True, or a list of tokens, as in answers=[-1]; got {answers:.60}.",
-            answers=repr(answers),
-        )
-    if model.writes is None:
-        raise MhaError(
-            "{name} has no head that writes words ({architecture}), so it answers nothing.",
-            name=model.name,
-            architecture=model.architecture,
-        )
-    if model.untrained_head is not None:
-        raise MhaError(
-            "{name} has no trained weights to answer with: {part} is missing from its files.",
-            name=model.name,
-            part=model.untrained_head,
-        )
-    if model.writes != "masked" and model.reads_ahead:
-        raise MhaError(
-            "{name} lets a token look at those behind it, which it would have to predict, so what it "
-            "writes is no answer.",
-            name=model.name,
-        )
-    name = "decoder_input_ids" if model.has_target else "input_ids"
-    ids = inputs[name][0].tolist()
-    mask = inputs.get("attention_mask") if name == "input_ids" else None
-    unread = () if mask is None else (mask[0] == 0).nonzero().flatten().tolist()
-    chosen = rows(
-        model.writes, tokens, ids, answers, unread=unread, tokenizer=model.tokenizer, name=model.name
-    )
-    check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.name)
-    return chosen
 
 
 class Texts(NamedTuple):

@@ -154,8 +154,8 @@ def choose(module: PreTrainedModel) -> tuple[Route, dict[int, str]]:
     """The best route with the same numbers as the model itself; the model is then set to it.
 
     The trial runs in a twin of the model, in fp32 if memory allows: in half precision, rounding can exceed
-    the effect of an error. → the route, and the names of the model's parts by their ids. Raises `MhaError`
-    for a model that cannot run on tokens alone and for a model without attention.
+    the effect of an error. Returns also the names of the model's parts by their ids. Raises `MhaError` for a
+    model that cannot run on tokens alone and for a model without attention.
     """
     half = halves(module)
     route = attempt(lambda: _route_of_copy(module, half)) if half else None
@@ -187,7 +187,7 @@ def _route_of_copy(module: PreTrainedModel, half: list[Tensor]) -> Route | None:
 
 
 def _adjusted(module: PreTrainedModel, route: Route) -> tuple[dict[int, str], tuple[str, ...]]:
-    """Set a model to a route. → the names of its parts by their ids, and the names of its shown layers
+    """Set a model to a route, and return the names of its parts by their ids, and of its shown layers.
 
     The names of parts are empty if twins of the model run instead of it.
     """
@@ -355,7 +355,7 @@ def _prove_long_text(of: ModelPass, by: Attend) -> None:
 
 @contextmanager
 def small_budgets(module: PreTrainedModel, budget: int) -> Iterator[bool]:
-    """In this block modules and configs allow at most `budget` keys. → whether any allowed more before"""
+    """In this block modules and configs allow at most `budget` keys; yields whether any allowed more."""
     holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
     configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
     before = [
