@@ -319,7 +319,7 @@ def _choice(module: nn.Module, keys: Tensor | None, blocks: Tensor | None) -> Ch
 
 
 def watch(model: nn.Module) -> dict[int, str]:
-    """Put hooks on a model's matrices and attention modules, once. → the names of its modules by their ids"""
+    """Put hooks on a model's matrices and attention modules, once; returns the names of modules by id."""
     names = {}
     for name, module in model.named_modules():
         names[id(module)] = name

@@ -54,9 +54,9 @@ def watcher(place: str, part: nn.Module) -> Watcher | None:
 
 
 def watch(model: nn.Module) -> Mapping[str, int]:
-    """Put hooks on the special layers of a model of our own, once. → its layers that are recorded
+    """Put hooks on the special layers of a model of our own, once.
 
-    These are the layers without softmax that have a mixing matrix, each with the width of the short
+    Returns the layers without softmax whose mixing matrices are recorded, each with the width of the short
     convolution before its values, 0 where there is none.
     """
     mixers = {}

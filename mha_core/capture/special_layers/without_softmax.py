@@ -203,9 +203,9 @@ def recording() -> Iterator[KernelRecorder]:
 
 
 def watch_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> Mapping[str, int]:
-    """Record the start of each pass and each run of these layers. → the layers by name
+    """Record the start of each pass and each run of these layers.
 
-    Each name has the width of the short convolution before its values, 0 where there is none.
+    Returns for each name the width of the short convolution before its values, 0 where there is none.
     """
     widths = {}
     for name, layer in layers.items():
