@@ -71,23 +71,24 @@ class RecordedCall:
     def n_heads(self) -> int:
         return self.queries[0].q.shape[0]
 
-    def is_continued_by(self, later: "RecordedCall") -> bool:
-        """Whether the later keys are the last keys of this call, followed by one for each later query."""
-        return self._with_continuation(later) is not None
+    def continued(self, later: "RecordedCall") -> "RecordedCall | None":
+        """This call joined with one that continues it, both without unused keys of a cache; else None.
 
-    def _with_continuation(self, later: "RecordedCall") -> "tuple[RecordedCall, RecordedCall] | None":
-        """This call and one that continues it, as they are or without unused keys of a cache; else None."""
+        The later keys are then the last keys of this call, followed by one for each later query.
+        """
         if later.sizes[1] <= later.sizes[0]:  # all of its keys are its own
             return None
         for one, other in ((self, later), (self.without_unused_keys(), later.without_unused_keys())):
             n_shared = other.sizes[1] - other.sizes[0]
             if 0 < n_shared <= one.k.shape[1] and one._shares(other, n_shared):
-                return one, other
+                return one._joined(other, reads_on=True)
         return None
 
-    def shares_keys_with(self, later: "RecordedCall") -> bool:
-        """Whether the later keys and values are the same, as where a decoder looks at the text again."""
-        return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
+    def looking_again(self, later: "RecordedCall") -> "RecordedCall | None":
+        """This call joined with one that looks at the same keys, as a decoder does again; else None."""
+        if later.sizes[1] != self.k.shape[1] or not self._shares(later, self.k.shape[1]):
+            return None
+        return self._joined(later, reads_on=False)
 
     def _shares(self, later: "RecordedCall", n_shared: int) -> bool:
         """Whether the last keys and values are the first ones of a later call with equal heads and scale."""
@@ -99,10 +100,7 @@ class RecordedCall:
             for one, other in ((self.k, later.k), (self.v, later.v))
         )
 
-    def continued(self, later: "RecordedCall") -> "RecordedCall":
-        """This call joined with a later one that continues it, or that looks at the same keys."""
-        pair = self._with_continuation(later)
-        reads_on, (self, later) = pair is not None, pair or (self, later)
+    def _joined(self, later: "RecordedCall", *, reads_on: bool) -> "RecordedCall":
         n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
         n_new = later.sizes[0] if reads_on else 0
         if "x" in self.tensors and "x" in later.tensors:
@@ -220,13 +218,17 @@ class ForwardPass:
         """This pass joined with a later one that continues it; else None."""
         calls, reads_on = list(self.calls), False
         for call in later.calls:
-            at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
-            reads_on |= at is not None
-            if at is None:
-                at = next((n for n, earlier in enumerate(calls) if earlier.shares_keys_with(call)), None)
-            if at is None:
+            joined = (
+                (n, one, way == RecordedCall.continued)
+                for way in (RecordedCall.continued, RecordedCall.looking_again)
+                for n, earlier in enumerate(calls)
+                if (one := way(earlier, call)) is not None
+            )
+            if (first := next(joined, None)) is None:
                 return None
-            calls[at] = calls[at].continued(call)
+            at, one, continues = first
+            calls[at] = one
+            reads_on |= continues
         if not reads_on:
             return None
         parts = (*(self.parts or (self,)), later)

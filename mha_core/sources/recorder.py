@@ -838,9 +838,9 @@ class Recorder:
     def _added(self, forward: ForwardPass, call: RecordedCall) -> RecordedCall:
         """Add the call to its pass, joined to an earlier call if it continues that one."""
         for at, earlier in enumerate(forward.calls):
-            if earlier.is_continued_by(call):
-                forward.calls[at] = earlier.continued(call)
-                return forward.calls[at]
+            if (whole := earlier.continued(call)) is not None:
+                forward.calls[at] = whole
+                return whole
         forward.calls.append(call)
         return call
 
