@@ -5,7 +5,7 @@ thread that runs, so several threads can trace one model without mixing their ca
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -22,7 +22,7 @@ from mha_core.capture import projections
 from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, LOW_RANK, OUTPUTS, WATCHED, Proof, Use
-from mha_core.capture.rotary import Codes, RotaryCode, candidates
+from mha_core.capture.rotary import Codes, RotaryCode, candidates, rotation_codes
 from mha_core.errors import MhaError, listed
 from mha_core.traces.projections import GroupedProduct
 from mha_core.traces.tensors import copied
@@ -169,14 +169,11 @@ class Collector:
         """The scores by which an index chose these blocks, in this layer or in an earlier one."""
         return self._index_scores.get(id(blocks), (None, None))[1]
 
-    @property
-    def knows_codes(self) -> bool:
-        """Whether the running attention module has the cosines and sines of a rotary code as an argument."""
-        return any("position_embeddings" in arguments for _, arguments in self._arguments)
-
-    def add_codes(self, codes: tuple[Tensor, Tensor]) -> None:
-        """Add the cosines and sines that the running attention module does not have as an argument."""
-        self._arguments.append(("", {"position_embeddings": codes}))
+    def find_codes(self, used: Tensor, outputs: Iterable[Tensor]) -> None:
+        """Find the rotary code of these keys, if the running attention module has none as an argument."""
+        known = any("position_embeddings" in arguments for _, arguments in self._arguments)
+        if not known and (codes := rotation_codes(used, outputs)) is not None:
+            self._arguments.append(("", {"position_embeddings": codes}))
 
     def add_arguments(self, name: str, args: tuple, kwargs: dict) -> None:
         """Keep the arguments of an attention module that say something about the next call."""

@@ -12,7 +12,6 @@ from mha_core.attention.positions import rotated
 from mha_core.traces.facts import Rotary
 
 UNIT = 1e-3  # how far cos² + sin² may be from 1
-FORMS = ("pairs", "half")
 LENGTH_DEPENDENT = ("dynamic", "longrope")  # types whose angles depend on the length of the text
 
 Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), or both as complex numbers
@@ -90,7 +89,7 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
         if not len(rotated):  # it was not rotated
             return None
         part = int(rotated.max()) // 2 * 2 + 2
-        for form in FORMS:
+        for form in ("pairs", "half"):
             code = None if part > width else _rotation_codes(raw[..., :part], used[..., :part], form)
             if code is not None:
                 return code

@@ -53,7 +53,6 @@ from mha_core.capture.own_code.scores import (
     reshaped,
     scores_after,
 )
-from mha_core.capture.rotary import rotation_codes
 from mha_core.errors import MhaError, Phrase
 from mha_core.traces.tensors import version
 
@@ -881,9 +880,7 @@ class CollectingMode(EagerMode):
         if followed.gap > self.close or followed.dropout:
             return False
         self.gap = max(self.gap, followed.gap)
-        # Proving the matrices needs the rotary code, which this module does not have as an argument.
-        if not self.collector.knows_codes and (codes := rotation_codes(followed.k, self.outputs)) is not None:
-            self.collector.add_codes(codes)
+        self.collector.find_codes(followed.k, self.outputs)  # the matrices are proven with it
         self.outputs.clear()
         joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
         self.collector.add(caller().module, followed.q, followed.k, followed.v, followed.rule, joined)
