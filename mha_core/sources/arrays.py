@@ -388,14 +388,11 @@ def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
 
 def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: Sides) -> None:
     """Raise `MhaError` unless the tensors of a rule fit the heads and tokens."""
-    tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
-    limits.check_sizes(where, limits.sizes_of(tensors), sides)
-    for name, tensor in tensors.items():
-        limits.check_finite(
-            Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where),
-            tensor,
-            infinite=name in limits.INFINITE,
-        )
+    of_rule = {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
+    limits.check_sizes(where, limits.sizes_of(tensors | of_rule), sides)
+    for name, tensor in of_rule.items():
+        what = Phrase("{name} of {where}", name=name.removeprefix("rule."), where=where)
+        limits.check_finite(what, tensor, infinite=name in limits.INFINITE)
 
 
 def _lengths(n_query: int, n_key: int) -> str:
