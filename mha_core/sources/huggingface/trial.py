@@ -131,7 +131,7 @@ def same_result(as_run: PreTrainedModel, module: PreTrainedModel, inputs: Mappin
     Both run in fp32 if memory allows, and without a head, which may read only one row of the result. Rows of
     padding are left out.
     """
-    models = (in_float32(model, halves(model)) or twin(model) for model in (as_run, module))
+    models = (in_float32(model) or twin(model) for model in (as_run, module))
     one, other = (model.base_model for model in models)
     inputs = {name: tensor for name, tensor in inputs.items() if name != "logits_to_keep"}
     theirs = attempt(lambda: forward_pass.output(forward_pass.forward(one, inputs)))
@@ -158,7 +158,7 @@ def choose(module: PreTrainedModel) -> tuple[Route, dict[int, str]]:
     model that cannot run on tokens alone and for a model without attention.
     """
     half = halves(module)
-    route = attempt(lambda: _route_of_copy(module, half)) if half else None
+    route = attempt(lambda: _route_of_copy(module)) if half else None
     if route is None:
         route = _tried(twin(module))
         if half:
@@ -173,12 +173,12 @@ def choose(module: PreTrainedModel) -> tuple[Route, dict[int, str]]:
     return replace(route, layers=layers), names
 
 
-def _route_of_copy(module: PreTrainedModel, half: list[Tensor]) -> Route | None:
+def _route_of_copy(module: PreTrainedModel) -> Route | None:
     """The route chosen by a trial in fp32. None if there is no memory for a copy.
 
     Raises the errors of the model in its own precision.
     """
-    precise = in_float32(module, half)
+    precise = in_float32(module)
     if precise is None:
         return None
     route = _tried(precise)

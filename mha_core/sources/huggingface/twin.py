@@ -50,13 +50,13 @@ def halves(module: nn.Module) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in tensors_of(module) if tensor.dtype in HALF}.values())
 
 
-def in_float32(module: Net, half: list[Tensor]) -> Net | None:
+def in_float32(module: Net) -> Net | None:
     """A twin that computes in fp32, with copies of the tensors in half precision.
 
     If memory is too small for all copies at once, each layer copies its own tensors while it runs. None if
     memory is too small even for that.
     """
-    layers, device = _layers_of(module), str(next(module.parameters()).device)
+    layers, half, device = _layers_of(module), halves(module), str(next(module.parameters()).device)
     by_layer = [{id(tensor): tensor.numel() for tensor in halves(layer)} for layer in layers]
     in_layers = {number for layer in by_layer for number in layer}
     outside = [tensor for tensor in half if id(tensor) not in in_layers]

@@ -11,7 +11,7 @@ from mha_core.sources.huggingface import memory, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.batches import outcomes
 from mha_core.sources.huggingface.forward_pass import forward, output
-from mha_core.sources.huggingface.twin import halves, in_float32
+from mha_core.sources.huggingface.twin import in_float32
 from mha_core.traces.tensors import shared
 from tests.parity import tiny
 
@@ -181,7 +181,7 @@ def little_room(monkeypatch):
 
 def test_with_room_for_one_layer_each_is_tried_in_float32(little_room, wrong_scale):
     module = tiny.model("llama").to(torch.float16)
-    assert in_float32(module, halves(module)) is not None
+    assert in_float32(module) is not None
     model = huggingface.adopt(module)
     assert (model.route.name, model.route.notes) == ("watch", ())
     assert model.route.difference < 1e-5
@@ -189,7 +189,7 @@ def test_with_room_for_one_layer_each_is_tried_in_float32(little_room, wrong_sca
 
 def test_layers_that_were_tried_one_by_one_are_in_half_precision_afterwards(little_room):
     module = tiny.model("llama").to(torch.bfloat16)
-    copied = in_float32(module, halves(module))
+    copied = in_float32(module)
     weight = copied.model.layers[1].mlp.up_proj.weight
     assert output(forward(copied, {"input_ids": LONGER})).dtype == torch.float32
     assert copied.model.layers[1].mlp.up_proj.weight is weight
