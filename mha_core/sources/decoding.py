@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.edits import Edit, ModuleEdit, checked
-from mha_core.attention.functional import HALF, attend, attention_weights
+from mha_core.attention.functional import attend, attention_weights
 from mha_core.attention.latent import LatentAttention
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import rotate
@@ -35,8 +35,8 @@ from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 
 MAX_STEPS = 1024
-CLOSE = {torch.float32: 1e-5, torch.float64: 1e-5}  # the largest difference that rounding explains
-CLOSE |= {dtype: gap.CLOSE[dtype] for dtype in HALF}
+# The largest difference that rounding explains.
+CLOSE = gap.CLOSE | {torch.float32: 1e-5, torch.float64: 1e-5}
 MAX_ONE_BY_ONE = 256  # tokens of a text that our own layers read
 ALONE = 16  # the last tokens that a model reads one by one to be compared; it reads those before at once
 EDITED = Phrase("with changes, the model's own cache is not compared")

@@ -1,4 +1,4 @@
-"""Loads a model, its configuration and its tokenizer from files; `transformers` is the library itself."""
+"""Loads a model, its configuration and its tokenizer from files."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import torch
 
 from mha_core.errors import MhaError, Phrase
 from mha_core.sources.huggingface import PreTrainedModel, forward_pass
-from mha_core.sources.huggingface.files import Folder
+from mha_core.sources.huggingface.files import Folder, library_missing
 
 # Weights that may be missing from the files: heads for a task, and computed numbers.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
@@ -26,9 +26,18 @@ WRITERS = {  # mappings of transformers, by the kind of answers
 }
 
 
-def config(transformers: Any, folder: Folder) -> Any:
+def library() -> Any:
+    """The library transformers. Raises `MhaError` where it is not installed."""
+    try:
+        import transformers
+    except ImportError:
+        raise library_missing() from None
+    return transformers
+
+
+def config(folder: Folder) -> Any:
     """The configuration. Raises `MhaError` for an architecture that is not part of transformers."""
-    entries = folder.config
+    transformers, entries = library(), folder.config
     family = entries.get("model_type")
     if family not in transformers.CONFIG_MAPPING:
         reason = (
@@ -49,12 +58,12 @@ def config(transformers: Any, folder: Folder) -> Any:
         ) from error
 
 
-def tokenizer(transformers: Any, folder: Folder) -> Any:
+def tokenizer(folder: Folder) -> Any:
     """The tokenizer. Raises `MhaError` for one that is missing or cannot be read."""
     reason: str = Phrase("there is no file of it")
     if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
         try:
-            loaded = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
+            loaded = library().AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
             if loaded.vocab_size > len(loaded.all_special_ids):  # transformers can build an empty tokenizer
                 return loaded
             reason = Phrase("it has no words")
@@ -69,18 +78,18 @@ def tokenizer(transformers: Any, folder: Folder) -> Any:
 
 
 def module(
-    transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype, *, writes: bool = False
+    folder: Folder, settings: Any, dtype: torch.dtype, *, writes: bool = False
 ) -> tuple[PreTrainedModel, str | None]:
     """The model, with its output head for an encoder–decoder or for answers, else without a head.
 
     Returns also the name of the output head's matrix if the files lack it: its numbers are then random.
     """
-    own = _own_class(transformers, folder, settings)
+    transformers, own = library(), _own_class(folder, settings)
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         auto = transformers.AutoModelForSeq2SeqLM
     elif writes_sounds(settings):
         auto = transformers.AutoModelForTextToWaveform
-    elif writes and (writing := writing_class(transformers, own, settings)) is not None:
+    elif writes and (writing := writing_class(own, settings)) is not None:
         auto = writing
     elif type(settings) in transformers.MODEL_MAPPING:
         auto = transformers.AutoModel
@@ -92,7 +101,7 @@ def module(
         )
     loaded, report = _loaded(auto, folder, settings, dtype)
     if auto is transformers.AutoModel and _misfits(report):
-        loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
+        loaded, report = _as_saved(folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
         raise reads_no_text(folder.name, loaded.main_input_name)
     missing = report["missing_keys"]
@@ -149,32 +158,30 @@ def _misfits(report: Mapping) -> list[str]:
     return [*lost, *sorted(name for name, *_ in report["mismatched_keys"])]
 
 
-def _as_saved(
-    transformers: Any, folder: Folder, settings: Any, dtype: torch.dtype
-) -> tuple[PreTrainedModel, dict] | None:
+def _as_saved(folder: Folder, settings: Any, dtype: torch.dtype) -> tuple[PreTrainedModel, dict] | None:
     """The model without its head, loaded as the class that wrote the folder; None if that is no better.
 
     Some families rename weights by rules that work only for the class with the head.
     """
-    if (kind := _own_class(transformers, folder, settings)) is None:
+    if (kind := _own_class(folder, settings)) is None:
         return None
     loaded, report = _loaded(kind, folder, settings, dtype)
     headless: Any = loaded.base_model
     return None if _misfits(report) else (headless, report)
 
 
-def _own_class(transformers: Any, folder: Folder, settings: Any) -> type | None:
+def _own_class(folder: Folder, settings: Any) -> type | None:
     """The class that wrote the folder, if it is part of transformers: text encoders are in no mapping."""
-    names = folder.config.get("architectures")
+    transformers, names = library(), folder.config.get("architectures")
     kind: Any = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
     fits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
     return kind if fits and kind.config_class is type(settings) else None
 
 
-def kind_of(transformers: Any, module: PreTrainedModel | type, config: Any) -> str | None:
+def kind_of(module: PreTrainedModel | type, config: Any) -> str | None:
     """The kind of a model's answers, a key of `WRITERS`; None without a language-model head."""
     name = (module if isinstance(module, type) else type(module)).__name__
-    kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(transformers, mapping)]
+    kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(mapping)]
     if not isinstance(module, type) and "target" in kinds and not forward_pass.has_target(module):
         kinds.remove("target")
     if "next" in kinds and (getattr(config, "is_decoder", False) or getattr(config, "causal", False)):
@@ -182,20 +189,20 @@ def kind_of(transformers: Any, module: PreTrainedModel | type, config: Any) -> s
     return next(iter(kinds), None)
 
 
-def writing_class(transformers: Any, own: type | None, config: Any) -> type | None:
+def writing_class(own: type | None, config: Any) -> type | None:
     """The class with a language-model head for a configuration; `own` is the class that wrote the files."""
-    if own is not None and kind_of(transformers, own, config) is not None:
+    if own is not None and kind_of(own, config) is not None:
         return own
     kinds = ["masked", "next"]
     if getattr(config, "is_decoder", False):
         kinds.reverse()
-    mappings = (getattr(transformers, WRITERS[kind]) for kind in kinds)
+    mappings = (getattr(library(), WRITERS[kind]) for kind in kinds)
     return next((mapping[type(config)] for mapping in mappings if type(config) in mapping), None)
 
 
-def _classes(transformers: Any, mapping: str) -> set[str]:
+def _classes(mapping: str) -> set[str]:
     """The names of the classes in a mapping of transformers."""
-    names: Mapping[str, str | tuple[str, ...]] = getattr(transformers, mapping)._model_mapping
+    names: Mapping[str, str | tuple[str, ...]] = getattr(library(), mapping)._model_mapping
     return {one for name in names.values() for one in ((name,) if isinstance(name, str) else name)}
 
 

@@ -110,7 +110,7 @@ class Model:
     @cached_property
     def writes(self) -> str | None:
         """The kind of its answers: "masked", "next" or "target"; None without a language-model head."""
-        return loading.kind_of(_library(), self.module, self.module.config)
+        return loading.kind_of(self.module, self.module.config)
 
     @cached_property
     def reads_ahead(self) -> bool:
@@ -140,16 +140,16 @@ def load(
     stages "download" (in bytes), "load" and "check"; it may raise `files.Stopped`. Raises `MhaError`, with
     the reason, for a model that cannot be loaded.
     """
-    transformers = _library()
+    loading.library()  # raises if it is missing, before the search for files
     place = devices.pick(device)
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
     folder = files.find(name, revision=revision, progress=progress)
-    config = loading.config(transformers, folder)
-    tokenizer = loading.tokenizer(transformers, folder)
+    config = loading.config(folder)
+    tokenizer = loading.tokenizer(folder)
     needed = files.memory_needed(folder.weights, DTYPES[kind], name=name)
     memory.check_memory(name, needed, place, dtype=kind)
     progress("load", 0, 1)
-    module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
+    module, untrained_head = loading.module(folder, config, DTYPES[kind], writes=answers)
     if module._supports_sdpa and not module._can_set_attn_implementation():
         module.config._attn_implementation = "sdpa"  # as transformers loads it
     module = module.to(place).requires_grad_(False)  # type: ignore[arg-type]  # its decorator hides its type
@@ -175,7 +175,7 @@ def unwrapped(module: Any) -> PreTrainedModel:
 
     Raises `MhaError` for an object without one, and for an adapter that puts vectors in front of the text.
     """
-    transformers, inner = _library(), module
+    transformers, inner = loading.library(), module
     for _ in range(MAX_WRAPPERS):
         if isinstance(inner, transformers.PreTrainedModel):
             return _traceable(inner)
@@ -276,7 +276,7 @@ def _prepared(
 
 def register() -> None:
     """Register our attention function with transformers, together with its mask function."""
-    transformers = _library()
+    transformers = loading.library()
     from transformers.masking_utils import eager_mask
 
     with _registering:
@@ -543,7 +543,7 @@ def trace_of(
         dtype=model.dtype,
         device=model.device,
         torch=str(torch.__version__),
-        transformers=_library().__version__,
+        transformers=loading.library().__version__,
         skipped=skipped,
         notes=(*model.route.notes, *([ONE_SEGMENT] if one_segment else [])),
         **given,
@@ -698,11 +698,3 @@ def free() -> None:
     gc.collect()  # modules and their configurations refer to each other
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _library() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise files.library_missing() from None
-    return transformers
