@@ -1,30 +1,14 @@
-"""A module runs again in a copy, on a copy of what it was given: nothing that it changes is seen outside."""
+"""The tensors in what a module was given and has made, what kind they are, and a copy of them."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Given = tuple[tuple, dict]  # the arguments of a module
-Prepare = Callable[[nn.Module, tuple, dict], None]
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def prepared(module: nn.Module, given: Given, prepare: Prepare) -> Callable[[], object]:
-    """A function that runs a copy of a module on a copy of its input; `prepare` may change both copies.
-
-    The copy has the parameters of the module and no hooks.
-    """
-    shared: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
-    hooks = (getattr(part, name) for part in module.modules() for name in HOOKS)
-    other = copy.deepcopy(module, shared | {id(each): type(each)() for each in hooks})
-    args, kwargs = copied(given)
-    prepare(other, args, kwargs)
-    return partial(other, *args, **kwargs)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.functional import HALF
 from mha_core.capture.gap import CLOSE
-from mha_core.capture.module_copy import Given, copied, is_mask, is_plain, prepared, tensors
+from mha_core.capture.module_copy import Given, copied, is_mask, is_plain, tensors
 from mha_core.capture.own_code.rerun import Heads, Rerun, rerun
 from mha_core.capture.token_mixing import Mixers, Tokens, changed, laid
 from mha_core.errors import Listed, Phrase, listed
@@ -231,7 +231,7 @@ def proof(
             own = {part: parts[place] for place, part in other.named_modules() if place in parts}
             prepare(own, other, args, kwargs)
 
-        return rerun(prepared(module, given, named), held)
+        return rerun(module, given, named, held)
 
     reference = run(lambda own, *_: mixers.watch(own, None))
     places = [start for n in sorted(mixers.lengths) for start in starts(given, n)]
@@ -292,7 +292,7 @@ def order(
         places |= dict([(n, start) for start in starts(given, n) if start.patches is None][:1])
     if not places:
         return set(), False
-    reference = rerun(prepared(module, given, lambda *_: None))
+    reference = rerun(module, given)
     pairs = _pairs(reference, seen)
     chosen = {n: _half(n) for n in places}
 
@@ -302,7 +302,7 @@ def order(
 
     # What attention gave changes at the same tokens, for layers that get nothing else.
     held = _held(reference, {heads.number: one for one, heads in pairs}, chosen)
-    others = rerun(prepared(module, given, change), held).heads if pairs else ()
+    others = rerun(module, given, change, held).heads if pairs else ()
     by_number = {heads.number: heads for heads in others}
     proven, is_strange = set(), False
     for one, heads in pairs:

@@ -1,18 +1,21 @@
 """The attention of a module that runs again in a copy; no recording sees it, and its results may be held."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 from mha_core.capture import sdpa
-from mha_core.capture.module_copy import copied, drawing_alike
+from mha_core.capture.module_copy import Given, copied, drawing_alike
 from mha_core.capture.own_code.following import EagerMode, is_exact
 from mha_core.capture.own_code.scores import FollowedAttention
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Heads(NamedTuple):
@@ -87,20 +90,28 @@ def _arguments(func: Callable, args: tuple, kwargs: dict) -> tuple[Tensor, Tenso
 
 
 def rerun(
-    run: Callable[[], object],
+    module: nn.Module,
+    given: Given,
+    prepare: Callable[[nn.Module, tuple, dict], None] = lambda *_: None,
     held: Mapping[int, object] = MappingProxyType({}),
     is_last: Callable[[Heads], bool] = lambda heads: False,
 ) -> Rerun:
-    """Run a `prepared` copy, up to the attention that `is_last`.
+    """Run a copy of a module on a copy of what it was given, up to the attention that `is_last`.
 
-    `held` are results of attention that its code gets in the place of those that it computes.
+    The copy has the parameters of the module and no hooks; `prepare` may change both copies. `held` are
+    results of attention that its code gets in the place of those that it computes.
     """
+    shared: dict[int, object] = {id(parameter): parameter for parameter in module.parameters()}
+    hooks = (getattr(part, name) for part in module.modules() for name in HOOKS)
+    other = copy.deepcopy(module, shared | {id(each): type(each)() for each in hooks})
+    args, kwargs = copied(given)
+    prepare(other, args, kwargs)
     operations = Rerun(held, is_last)
     eager = EagerMode(operations.add_followed, every_row=False)
     with drawing_alike(), _unseen():
         try:
             with eager, operations:  # which sees what the model asks for, and nothing that the other does
-                run()
+                other(*args, **kwargs)
         except Reached:
             pass
     return operations

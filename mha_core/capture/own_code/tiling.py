@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mha_core.attention.module import Attended
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.gap import CLOSE, gap
-from mha_core.capture.module_copy import Given, prepared, tensors
+from mha_core.capture.module_copy import Given, tensors
 from mha_core.capture.own_code.order import Moves, Start, moved_rows
 from mha_core.capture.own_code.rerun import Heads, rerun
 from mha_core.errors import MhaError, Phrase
@@ -156,15 +156,15 @@ def _of_module(
     def is_same(heads: Heads) -> bool:
         return heads.q.shape == q.shape and gap(heads.q, q) <= CLOSE.get(q.dtype, 0.0)
 
-    reference = rerun(prepared(module, given, watch), is_last=is_same)
+    reference = rerun(module, given, watch, is_last=is_same)
     if not reference.heads or not is_same(reference.heads[-1]):
         raise _unproven(NOT_AGAIN)
     own = reference.heads[-1]
 
     def moved(start: Start, chosen: Tensor) -> list[Tensor]:
         """Which rows (part, row) of queries, keys and values change with some tokens."""
-        run = prepared(module, given, partial(start.prepare, chosen, 0))
-        reached = rerun(run, reference.results, lambda heads: heads.number == own.number).heads
+        change = partial(start.prepare, chosen, 0)
+        reached = rerun(module, given, change, reference.results, lambda one: one.number == own.number).heads
         if not reached or [part.shape for part in reached[-1][:3]] != [part.shape for part in own[:3]]:
             raise _unproven(NOT_AGAIN)
         return [moved_rows(*pair, by_part) for pair in zip(own[:3], reached[-1][:3], strict=True)]
