@@ -149,6 +149,15 @@ class ModelPass(NamedTuple):
             found = "encoder" if is_in_encoder else "cross" if call.looks_outside else "decoder"
         return found if self.sizes[found] == (call.q.shape[2], call.k.shape[2]) else None
 
+    def layers(self, calls: list[Call]) -> Iterator[tuple[str, LayerTrace | None]]:
+        """The name of each call and its layer, None without a kind; the list is emptied to free the calls."""
+        shared: dict = {}
+        calls.reverse()
+        while calls:
+            call = calls.pop()
+            kind = self.kind(call)
+            yield call.name, None if kind is None else call.layer(kind, shared)
+
 
 def close(module: nn.Module) -> float:
     """The largest gap between two computations of a model that rounding explains."""

@@ -51,7 +51,6 @@ class OwnCode:
         if tuple(call.name for call in calls) != self.calls:
             return None
         layers, skipped = [], [*self.skipped]
-        shared: dict = {}
         if watcher.softmaxes.total() > self.softmaxes:
             skipped.append(
                 Phrase(
@@ -59,14 +58,10 @@ class OwnCode:
                     n=watcher.softmaxes.total() - self.softmaxes,
                 )
             )
-        calls.reverse()
-        for n, is_shown in enumerate(self.shown):
-            call = calls.pop()  # each call is freed once it is copied
-            layer_kind = of.kind(call)
-            if layer_kind is None or not is_shown:
-                skipped.append(left_out(call.name, ELSEWHERE if layer_kind is None else BESIDE))
+        for n, (name, layer) in enumerate(of.layers(calls)):
+            if layer is None or not self.shown[n]:
+                skipped.append(left_out(name, ELSEWHERE if layer is None else BESIDE))
                 continue
-            layer = call.layer(layer_kind, shared)
             if n in self.by_words:
                 layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
             layers.append(layer)

@@ -451,15 +451,11 @@ def _to_run(route: Route, of: ModelPass) -> ModelPass:
 def layers_of(route: Route, of: ModelPass, calls: list[Call]) -> forward_pass.PassLayers:
     """The calls as layers, and sentences about what is left out. The list of calls is emptied."""
     layers, skipped = [], [*route.skipped]
-    shared: dict = {}
-    calls.reverse()
-    while calls:  # each call is freed once it is copied
-        call = calls.pop()
-        layer_kind = of.kind(call)
-        if layer_kind is None:
-            skipped.append(forward_pass.left_out(call.name, forward_pass.ELSEWHERE))
+    for name, layer in of.layers(calls):
+        if layer is None:
+            skipped.append(forward_pass.left_out(name, forward_pass.ELSEWHERE))
         else:
-            layers.append(call.layer(layer_kind, shared))
+            layers.append(layer)
     absent = Counter(route.layers) - Counter(layer.name for layer in layers)
     absent -= Counter(entry.partition(":")[0] for entry in skipped)
     return tuple(layers), (*skipped, *(forward_pass.left_out(name, ABSENT) for name in absent.elements()))
