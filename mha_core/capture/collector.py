@@ -5,12 +5,11 @@ thread that runs, so several threads can trace one model without mixing their ca
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar, Token
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +46,7 @@ _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", defa
 class Collector:
     """Collects the calls of attention in one forward pass, in their order.
 
+    In its block it collects the attention of models with our hooks, in this thread.
     `names` are the names of the model's modules by their ids, as `watch` returns them. A model that takes our
     attention function computes its attention with `by`. `edits` has the edits of each call by the number of
     the call, together with the attention that they were made for.
@@ -77,6 +77,13 @@ class Collector:
         self._joined: tuple[Tensor, int] | None = None
         self._output_codes: Sequence[Codes] = ()
         self._first: Tensor | None = None
+
+    def __enter__(self) -> Self:
+        self._token: Token = _active.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _active.reset(self._token)
 
     def add(
         self,
@@ -225,16 +232,6 @@ class Collector:
             call.output_rotary = code.fact
             call.tensors = {**call.tensors, "output_cos": copied(code.cos), "output_sin": copied(code.sin)}
         return code is not None
-
-
-@contextmanager
-def collecting(collector: Collector) -> Iterator[None]:
-    """In this block `collector` collects the attention of models with our hooks, in this thread."""
-    token = _active.set(collector)
-    try:
-        yield
-    finally:
-        _active.reset(token)
 
 
 def current() -> Collector | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.collector import Collector, collecting
+from mha_core.capture.collector import Collector
 from mha_core.capture.gap import CLOSE
 from mha_core.capture.module_copy import copied, drawing_alike, is_mask, tensors
 from mha_core.errors import Phrase
@@ -43,7 +43,7 @@ def mixing(
     """
     shown = {names[part] for part in given if part in names}
     mixers = Mixers([length], lambda name: "" if name in shown else MIXES)
-    with OwnKeys(length) if has_own_softmax else collecting(Collector({}, _own_values)):
+    with OwnKeys(length) if has_own_softmax else Collector({}, _own_values):
         for token in (None, 0, length // 2):
             with mixers.watch(names, token), drawing_alike():
                 run()

@@ -21,7 +21,7 @@ from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import rotate
 from mha_core.capture import gap
 from mha_core.capture.call import Call
-from mha_core.capture.collector import Collector, collecting
+from mha_core.capture.collector import Collector
 from mha_core.errors import MhaError, Phrase, in_range
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import forward_pass, model
@@ -245,9 +245,8 @@ class _ModelRun(CachedRun):
         more: dict[str, Any] = {"past_key_values": self.cache, "use_cache": True}
         more |= {"output_attentions": True} if returns else {}
         inputs = {"input_ids": torch.tensor([ids], device=self.source.device)}
-        collector = Collector({}, route.by)
         try:
-            with collecting(collector):
+            with Collector({}, route.by) as collector:
                 result: Any = forward_pass.forward(self.source.module, inputs, **more)
         except Exception as error:  # any library's any error
             why = first_line(error)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mha_core.capture import rotary
 from mha_core.capture.batch import Batch
-from mha_core.capture.collector import collecting
 from mha_core.capture.gap import gap
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError, Phrase
@@ -122,8 +121,7 @@ def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLaye
     lengths = [len(text["input_ids"]) for text in texts]
     inputs = _padded(model, texts, max(lengths))
     ids, route = inputs["input_ids"], model.route
-    batch = Batch(model.names, lengths, ids.shape[1], route.by)
-    with collecting(batch):
+    with Batch(model.names, lengths, ids.shape[1], route.by) as batch:
         forward_pass.forward(model.module, inputs)
     by_text = zip(ids.split(1), lengths, batch.texts(), strict=True)
     return [

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mha_core.capture.call import Call
-from mha_core.capture.collector import Collector, collecting
+from mha_core.capture.collector import Collector
 from mha_core.capture.gap import gap
 from mha_core.capture.own_code.following import CollectingMode
 from mha_core.errors import Phrase
@@ -110,7 +110,7 @@ def collect(of: ModelPass, *, every_row: bool) -> tuple[list[Call], CollectingMo
     """The calls of attention in a pass, and the mode that followed the code."""
     collector = Collector(of.names)
     mode = CollectingMode(collector, close(of.module), every_row=every_row)
-    with collecting(collector), mode as watcher, Spelled():
+    with collector, mode as watcher, Spelled():
         of.run()
     watcher.warn()
     return collector.calls, watcher

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.edits import edited
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.collector import Attend, Collector, collecting
+from mha_core.capture.collector import Attend, Collector
 from mha_core.sources.huggingface import PreTrainedModel, trial
 from mha_core.sources.huggingface.logits import asked, leaves_rows_out, logits_of
 from mha_core.sources.huggingface.twin import twin
@@ -96,7 +96,7 @@ def logits(
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(graded),
-        collecting(Switches(factors, means, model.route.by, edits)),
+        Switches(factors, means, model.route.by, edits),
     ):
         result = module(**repeated, return_dict=True)
     return logits_of(result, [at], n_tokens=n_tokens, name=model.name)[:, 0]

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from mha_core.attention.edits import Edit, Site
 from mha_core.attention.functional import attend, fused
 from mha_core.capture.call import Call
-from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
+from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, watch
 from mha_core.capture.gap import gap
 from mha_core.capture.special_layers import bands, chunks, watcher, without_attention
 from mha_core.capture.token_mixing import UNCHECKED, mixing
@@ -404,8 +404,7 @@ def run(route: Route, of: ModelPass, edits: Edits = MappingProxyType({})) -> for
     if route.name == "mixing":
         of.run()
         return (), route.skipped
-    collector = Collector(of.names, route.by, edits)
-    with collecting(collector):
+    with Collector(of.names, route.by, edits) as collector:
         of.run()
     if collector.edits:
         raise MhaError("Not every edit acted: with edits the model calls its attention in another way.")
@@ -426,9 +425,9 @@ def sites(route: Route, of: ModelPass, texts: Mapping[str, Tokens | None]) -> di
             model=type(of.module).__name__,
         )
     of = _to_run(route, of)
-    collector, attentions = Collector(of.names, route.by), {}
-    with collecting(collector):
+    with Collector(of.names, route.by) as collector:
         of.run()
+    attentions = {}
     for number, call in enumerate(collector.calls):
         layer_kind = of.kind(call)
         if layer_kind is not None:
@@ -485,8 +484,7 @@ def _trial(of: ModelPass, reference: object, by: Attend) -> float | None:
     None if the model returns weights of more layers than our function sees: a part would look like the whole.
     Raises `Unproven` for arguments that are not supported.
     """
-    collector = Collector(of.names, by)
-    with collecting(collector):
+    with Collector(of.names, by) as collector:
         try:
             ours = of.run()
         except UnknownKeyword as error:

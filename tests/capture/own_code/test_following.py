@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_core.capture.collector import Collector, collecting, watch
+from mha_core.capture.collector import Collector, watch
 from mha_core.capture.own_code import following
 from mha_core.capture.own_code.scores import ROWS
 
@@ -124,7 +124,7 @@ def followed(way, *, every_row: bool = True):
     q, k, v = draw()
     collector = Collector(watch(module))
     mode = following.CollectingMode(collector, 1e-5, every_row=every_row)
-    with torch.no_grad(), collecting(collector), mode as seen:
+    with torch.no_grad(), collector, mode as seen:
         weights, output = module(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
 
