@@ -12,12 +12,12 @@ Sources: Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms", e
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -165,10 +165,20 @@ class KernelCall:
 
 
 class KernelRecorder:
-    """The calls of kernels in the latest forward pass: the name and the calls for each use of a layer."""
+    """The calls of kernels in the latest forward pass: the name and the calls for each use of a layer.
+
+    In its block the kernels of watched models that run in this thread are recorded.
+    """
 
     def __init__(self) -> None:
         self.uses: list[tuple[str, list[KernelCall]]] = []
+
+    def __enter__(self) -> Self:
+        self._token: Token = _active.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _active.reset(self._token)
 
     def add(self, name: str, kernel: Kernel, function: Callable, arguments: Mapping, result: object) -> None:
         """Record a call; a call with a batch, or one inside a nonlinear function, is left out."""
@@ -189,17 +199,6 @@ class KernelRecorder:
 
 
 _active: ContextVar[KernelRecorder | None] = ContextVar("headscope_mixing", default=None)
-
-
-@contextmanager
-def recording() -> Iterator[KernelRecorder]:
-    """In this block the kernels of watched models that run in this thread are recorded."""
-    recorder = KernelRecorder()
-    token = _active.set(recorder)
-    try:
-        yield recorder
-    finally:
-        _active.reset(token)
 
 
 def watch_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> Mapping[str, int]:

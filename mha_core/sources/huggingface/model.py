@@ -249,7 +249,7 @@ def _prepared(
     not_shown = (*special_layers.without_attention(module).values(), *wide.values(), *unread)
     mixers: Mapping[str, int] = {}
     if watched:  # of these layers without softmax, those whose matrices give their output for a few tokens
-        with without_softmax.recording() as recorder:
+        with without_softmax.KernelRecorder() as recorder:
             forward_pass.forward(module, forward_pass.probe(module))
         proven = without_softmax.provable(recorder.layers(watched))
         mixers = MappingProxyType({name: width for name, width in watched.items() if name in proven})
@@ -568,7 +568,7 @@ def flow(
             function=model.foreign[0],
             code=loading.RECORDED,
         )
-    recording = without_softmax.recording() if model.mixers else nullcontext()
+    recording = without_softmax.KernelRecorder() if model.mixers else nullcontext()
     with recording as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.pass_of(inputs), edits)
     mixers = () if recorder is None else recorder.layers(model.mixers)

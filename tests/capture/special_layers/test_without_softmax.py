@@ -70,7 +70,7 @@ def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     model = huggingface.adopt(tiny.model(family))
     recorded = []
     own = without_softmax.KernelRecorder.add
-    with without_softmax.recording() as recorder:
+    with without_softmax.KernelRecorder() as recorder:
         recorder.add = lambda *call: (recorded.append(call), own(recorder, *call))
         model.module(input_ids=torch.arange(5, 28)[None])
     [layer, *_], (_, kernel, function, arguments, _) = recorder.layers(model.mixers), recorded[0]
@@ -135,7 +135,7 @@ def test_the_model_itself_is_left_alone():
 
 def test_a_second_pass_replaces_the_first():
     model = huggingface.adopt(tiny.model("zamba2"))  # of its layers each runs once, of some kernels several
-    with without_softmax.recording() as recorder:
+    with without_softmax.KernelRecorder() as recorder:
         for n_tokens in (9, 13):
             model.module(input_ids=torch.arange(5, 5 + n_tokens)[None])
     layers = recorder.layers(model.mixers)
