@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -108,12 +108,9 @@ def rerun(
     prepare(other, args, kwargs)
     operations = Rerun(held, is_last)
     eager = EagerMode(operations.add_followed, every_row=False)
-    with drawing_alike(), _unseen():
-        try:
-            with eager, operations:  # which sees what the model asks for, and nothing that the other does
-                other(*args, **kwargs)
-        except Reached:
-            pass
+    # The last mode sees what the model asks for, and nothing that the one before does.
+    with drawing_alike(), _unseen(), suppress(Reached), eager, operations:
+        other(*args, **kwargs)
     return operations
 
 

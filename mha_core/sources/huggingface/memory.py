@@ -1,5 +1,6 @@
 """The free memory, and the error for a model that does not fit into it."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -51,7 +52,7 @@ def free_bytes(device: str) -> int | None:
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info()[0]
     free = []
-    try:
+    with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 free.append(int(line.split()[1]) * 1024)
@@ -59,6 +60,4 @@ def free_bytes(device: str) -> int | None:
         limit = (group / "memory.max").read_text(encoding="ascii").strip()
         if limit != "max":
             free.append(int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        pass
     return min(free, default=None)
