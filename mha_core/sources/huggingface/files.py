@@ -202,10 +202,6 @@ def _missing_part(folder: Folder) -> str | None:
     return next((file for file in parts if not (folder.path / file).exists()), None)
 
 
-class Stopped(MhaError):
-    """The caller stopped the loading: its `progress` may raise this."""
-
-
 def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
     """The bytes of the weights in `dtype`, from the headers of their files.
 

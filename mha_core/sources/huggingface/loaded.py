@@ -158,10 +158,10 @@ class Loading:
             return self._abandoned
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Keep the progress. Raises `Stopped` if nobody waits for the model any more."""
+        """Keep the progress. Raises `MhaError` if nobody waits for the model any more."""
         self.stage, self.done, self.total = stage, done, total
         if self.abandoned():
-            raise files.Stopped("Loading was stopped.")
+            raise MhaError("Loading was stopped.")
 
 
 class LoadedModels:

@@ -137,8 +137,8 @@ def load(
 
     `dtype` is float32 on a CPU and bfloat16 on a GPU by default. With `answers` the model has its
     language-model head, if its architecture has one. `progress` is called with (stage, done, total) in the
-    stages "download" (in bytes), "load" and "check"; it may raise `files.Stopped`. Raises `MhaError`, with
-    the reason, for a model that cannot be loaded.
+    stages "download" (in bytes), "load" and "check"; an `MhaError` that it raises ends the loading. Raises
+    `MhaError`, with the reason, for a model that cannot be loaded.
     """
     loading.library()  # raises if it is missing, before the search for files
     place = devices.pick(device)

@@ -47,7 +47,7 @@ def test_loading_continues_until_the_last_waiting_visitor_leaves(monkeypatch):
     assert not job.abandoned()
     job.leave()
     assert job.finished.wait(600)
-    assert isinstance(job.error, files.Stopped)
+    assert str(job.error) == "Loading was stopped."
     assert shelf.begin(ModelKey("a")) is not job  # who asks again begins again
 
 
