@@ -128,7 +128,7 @@ def test_refusals_give_the_reason(refused, monkeypatch):
 
 def adopted(family: str, dtype: str = "float32") -> huggingface.Model:
     built = tiny.model(family).to(huggingface.DTYPES[dtype])
-    return huggingface.adopt(built, tiny.tokenizer(built))
+    return huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
 
 
 def traced(model: huggingface.Model, length: tuple[int, int]) -> mha.AttentionTrace:

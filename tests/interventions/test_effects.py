@@ -189,7 +189,7 @@ def test_a_baseline_of_nothing_or_with_a_target_is_refused(refused):
 
 def test_a_target_that_a_model_has_written_is_read_again_in_its_pieces():
     """Its text would be split differently by the tokenizer."""
-    model = huggingface.adopt(small.module("t5"), small.fast())
+    model = huggingface.model_of(small.module("t5"), tokenizer=small.fast())
     trace = huggingface.follow(model, "the animal", answers=True)
     read = huggingface.reading(model, "the animal", target=trace.answered.text)
     assert read.target.pieces != trace.answered.pieces

@@ -123,7 +123,7 @@ class Door:
         if self.name == "folder":
             return huggingface.load(self.folder, dtype=dtype, device="cpu")
         module = copy.deepcopy(self.built).to(huggingface.DTYPES[dtype])
-        return huggingface.adopt(module, self.tokenizer)
+        return huggingface.model_of(module, tokenizer=self.tokenizer)
 
     def reference(self, model: huggingface.Model, dtype: str) -> nn.Module:
         """The model's own code with the same weights: as they were built, in half precision as they load."""
@@ -299,7 +299,7 @@ def ledger_of(built: nn.Module, length: tuple[int, int]) -> str:
     tokenizer.mask_token = tiny.WORDS[-1]
     text, target = tiny.texts(length)
     try:
-        model = huggingface.adopt(copy.deepcopy(built), tokenizer)
+        model = huggingface.model_of(copy.deepcopy(built), tokenizer=tokenizer)
         if model.writes is None:
             return ""
         if model.writes == "masked":

@@ -157,7 +157,7 @@ def load(
     return _prepared(module, tokenizer, name, folder.revision, untrained_head)
 
 
-def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
+def adopt(module: nn.Module) -> Model:
     """Prepare a transformers model that is already in memory; it and its config do not change.
 
     The prepared model is a twin: new modules and configs around the same parameters and buffers. You can go
@@ -166,8 +166,7 @@ def adopt(module: nn.Module, tokenizer: Any = None, *, name: str = "") -> Model:
     for an object that is not a transformers model and for a model that cannot be traced.
     """
     module = unwrapped(module)
-    name = name or module.name_or_path or type(module).__name__
-    return _prepared(twin(module), tokenizer, name)
+    return _prepared(twin(module), None, module.name_or_path or type(module).__name__)
 
 
 def unwrapped(module: Any) -> PreTrainedModel:

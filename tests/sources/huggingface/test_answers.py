@@ -143,7 +143,7 @@ def test_an_edit_changes_the_answer_as_it_does_by_hand():
 
 def test_a_model_that_computes_some_logits_is_asked_only_for_those():
     built = tiny.model("llama")
-    model = huggingface.adopt(built, tokenizer_of(built))
+    model = huggingface.model_of(built, tokenizer=tokenizer_of(built))
     shapes = []
     model.module.register_forward_hook(lambda _, __, result: shapes.append(tuple(result.logits.shape)))
     text, _ = tiny.texts((13, 11))

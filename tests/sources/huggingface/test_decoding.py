@@ -73,7 +73,7 @@ def test_rows_exchanged_in_the_model_s_own_cache_change_nothing(family):
             order = [0, 7, 2, 3, 4, 5, 6, 1, 8, 9]
             layer.keys, layer.values = layer.keys[:, :, order], layer.values[:, :, order]
         result = built(torch.tensor([ids[-1:]]), past_key_values=cache, use_cache=True)
-    loaded = huggingface.adopt(built, tiny.tokenizer(built))
+    loaded = huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
     touched = [edits.Exchange(one=1, other=7, since=10)]
     assert gap(result.logits[0, -1], decoding.full_scores(loaded, ids, touched)) <= 1e-5
 
@@ -81,7 +81,7 @@ def test_rows_exchanged_in_the_model_s_own_cache_change_nothing(family):
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_rows_dropped_from_the_model_s_own_cache_are_the_edited_run(family):
     built = tiny.model(family)
-    loaded = huggingface.adopt(built, tiny.tokenizer(built))
+    loaded = huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
     ids, since = list(range(5, 16)), 6
     cache = transformers.DynamicCache()
     with torch.no_grad():
@@ -117,14 +117,14 @@ def test_an_edited_run_is_the_model_s_own_under_the_same_mask(family, touched):
     mask = torch.zeros(1, 1, 11, 11).masked_fill(~torch.tensor(seen), -torch.inf)
     with torch.no_grad():
         logits = built(torch.tensor([ids]), attention_mask=mask, use_cache=False).logits[0, -1]
-    loaded = huggingface.adopt(built, tiny.tokenizer(built))
+    loaded = huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
     assert gap(logits, decoding.full_scores(loaded, ids, [edit])) <= 1e-5
     assert gap(logits, decoding.full_scores(loaded, ids)) > 1e-3
 
 
 def test_a_next_word_has_the_text_that_is_read_as_it():
     built = tiny.model("llama")
-    loaded = huggingface.adopt(built, tiny.tokenizer(built))
+    loaded = huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
     ids = [tiny.WORDS.index(piece) for piece in TEXT.split()]
     scores = torch.full((tiny.VOCABULARY,), -9.0)
     scores[[7, 2]] = torch.tensor([3.0, 2.0])  # a word, and the mark of the end

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many mo
 def model_and_copy(family: str) -> tuple[huggingface.Model, nn.Module]:
     """A model as it is traced, with its tokenizer, and the same model of its own."""
     built = tiny.model(family)
-    return huggingface.adopt(built, tiny.tokenizer(built)), tiny.model(family)
+    return huggingface.model_of(built, tokenizer=tiny.tokenizer(built)), tiny.model(family)
 
 
 def edited(model: huggingface.Model, *changes: edits.Edit) -> tuple[mha.AttentionTrace, Tensor]:

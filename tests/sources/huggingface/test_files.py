@@ -305,9 +305,9 @@ def test_a_model_without_its_tokenizer_is_refused(folder, tmp_path, refused):
 
 
 def test_a_tokenizer_of_another_model_is_refused(refused):
-    model = huggingface.adopt(module("gpt2", vocab_size=300), fast(), name="mine")
+    model = huggingface.model_of(module("gpt2", vocab_size=300), tokenizer=fast())
     assert huggingface.follow(model, "a").tokens.pieces == ("a",)
-    model = huggingface.adopt(module("gpt2", vocab_size=23), fast(), name="mine")
+    model = huggingface.model_of(module("gpt2", vocab_size=23), tokenizer=fast())
     assert "belong to another model." in str(refused(huggingface.follow, model, "the animal"))
 
 

@@ -392,7 +392,7 @@ def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family, refused
     model, tokenizer = tiny.model(family), fast("word_piece")
     tokenizer.model_max_length = 70  # of a family whose positions have no end
     before = state(model)
-    adopted = huggingface.adopt(model, tokenizer)
+    adopted = huggingface.model_of(model, tokenizer=tokenizer)
     short = [7, 8, 9]
     for n in (1, 2, adopted.limit - 1, adopted.limit, adopted.limit + 1):
         ids = [7 + i % 80 for i in range(n)]

@@ -27,7 +27,7 @@ def adopted():
     @cache
     def make(family: str):
         built = tiny.model(family)
-        model = huggingface.adopt(built, tiny.tokenizer(built), name=family)
+        model = huggingface.model_of(built, tokenizer=tiny.tokenizer(built))
         return model, *huggingface.flow(model, IDS)[:2]
 
     return make
@@ -74,7 +74,7 @@ def flipped(*layers: int, beyond: int = 0) -> torch.nn.Module:
 
 def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
     module = flipped(0, 1)
-    model = huggingface.adopt(module, tiny.tokenizer(module))
+    model = huggingface.model_of(module, tokenizer=tiny.tokenizer(module))
     trace = huggingface.follow(model, TEXT)
     layer = trace.layers[0]
     assert not layer.knows("q")
@@ -133,7 +133,7 @@ def test_a_model_that_a_short_text_changes_for_good_reads_a_long_one_as_if_it_we
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
     module = flipped(0, 1, beyond=9)
-    model = huggingface.adopt(module, tiny.tokenizer(module))
+    model = huggingface.model_of(module, tokenizer=tiny.tokenizer(module))
     assert model.route.name == "watch"
     assert huggingface.follow(model, "w5 w6").source.route == "watch"
     trace = huggingface.follow(model, TEXT)
