@@ -9,7 +9,7 @@ and must equal the tensor.
 Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -428,11 +428,12 @@ class Sum:
             nothing = self._values(lambda _, written: torch.zeros_like(written[0]))
             order = list(_in_order(stream, lambda each: () if each in self._starts else self._inputs(each)))
             for node, (leaf, written) in self._starts.items():
-                path = [each for each in order if leaf in self._leaves[each] and each not in self._starts]
+                path = {
+                    each: None for each in order if leaf in self._leaves[each] and each not in self._starts
+                }
+                beside = {each: value for each, value in nothing.items() if each not in path}
                 for part in written:
-                    values = nothing | {node: part}
-                    for each in path:
-                        values[each] = self._apply(each, [values[below] for below in self._inputs(each)])
+                    values = self._computed(beside | {node: part}, path)
                     vectors.append(values[stream][rows].flatten())
         return vectors
 
@@ -444,9 +445,16 @@ class Sum:
     def _values(self, start: Callable[[Leaf, Tensor], Tensor]) -> dict[Node, Tensor]:
         """The value of each node, where `start` has those at which the parts of a leaf enter the sum."""
         values = {node: start(leaf, written) for node, (leaf, written) in self._starts.items()}
-        for node in _in_order(self._root, lambda each: () if each in self._starts else self._inputs(each)):
+        path = _in_order(self._root, lambda each: () if each in self._starts else self._inputs(each))
+        return self._computed(values, path)
+
+    def _computed(self, values: dict[Node, Tensor], path: Iterable[Node]) -> dict[Node, Tensor]:
+        """The values, with those of the nodes on a path that are not among them."""
+        for node in path:
             if node not in values:
-                values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
+                operation = self._gates.get(node, node)
+                assert isinstance(operation, LinearOperation)  # a leaf without a gate has its value
+                values[node] = operation.apply(*(values[part] for part in self._inputs(node)))
         return values
 
     def _stream(self) -> Node | None:
@@ -498,15 +506,9 @@ class Sum:
         heads = self._heads(leaf)
         parts = (leaf.value[None] if heads is None else heads).detach()
         parts = parts if parts.dtype == torch.float64 else parts.float()
-        path, made = list(_in_order(node, self._inputs)), []
+        path = list(_in_order(node, self._inputs))
         with torch.no_grad():
-            for part in parts:
-                values: dict[Node, Tensor] = {leaf: part}
-                for each in path:
-                    if each is not leaf:
-                        values[each] = self._apply(each, [values[below] for below in self._inputs(each)])
-                made.append(values[node])
-        return torch.stack(made).double()
+            return torch.stack([self._computed({leaf: part}, path)[node] for part in parts]).double()
 
     def _gate(self, leaf: Leaf) -> LinearOperation | None:
         """The product of an attention's output and a gate, as an operation linear in the output."""
@@ -535,11 +537,6 @@ class Sum:
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
         return self._gates.get(node, node).inputs
-
-    def _apply(self, node: Node, parts: Sequence[Tensor]) -> Tensor:
-        operation = self._gates.get(node, node)
-        assert isinstance(operation, LinearOperation)  # a leaf without a gate has its value
-        return operation.apply(*parts)
 
 
 def _all_inputs(node: Node) -> tuple[Node, ...]:
