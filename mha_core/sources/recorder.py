@@ -401,7 +401,7 @@ class Recorder:
     # While the block runs
 
     def _prove(self, module: nn.Module, given: Given | None) -> None:
-        """Ask of the attention in the outermost module whether its rows are tokens in their order."""
+        """Find out whether rows of the attention in the outermost module are the tokens in their order."""
         seen, self._seen = self._seen, []
         lengths = {len(self.sides.queries), len(self.sides.keys)}
         if self._check == ORDER:

@@ -315,7 +315,7 @@ class EagerMode(TorchFunctionMode):
                     self._lose(attempt, operation)
 
     def _lose(self, attempt: Attempt, operation: str, *, used: bool = False) -> None:
-        """Give the reason why weights are not followed: what those went through that are `used`."""
+        """Note the operation by which weights are lost; that of `used` ones replaces an earlier one."""
         if not attempt.lost or (used and getattr(attempt.lost, "template", "") == WENT.template):
             attempt.lost = (
                 Phrase("its weights went through {operation}", operation=operation) if operation else WENT

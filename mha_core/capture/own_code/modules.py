@@ -117,7 +117,7 @@ class ModuleUses:
             self._awaited = call, concat, rows
 
     def found(self, call: RecordedCall, concat: Tensor, rows: TextRows, output: Output | None) -> None:
-        """Keep what became of the outputs of heads: W^O, and where that does not give it, what flowed."""
+        """Keep W^O, or where no matrix gives the result, what flowed into it and out of it."""
         self._awaited = None
         call.tensors = {name: one for name, one in call.tensors.items() if name not in ("concat", "result")}
         if output is None:

@@ -51,7 +51,7 @@ class OutputFlow:
     def watch(
         self, heads: Tensor, found: Found, output: Output | None = None, *, is_sum: bool = False
     ) -> None:
-        """Call `found` with the output that becomes of these heads, and with None if it was none."""
+        """Call `found` with what these outputs of heads become; None takes back what it got before."""
         key = id(heads)
         gone = weakref.ref(heads, lambda _: self._marks.pop(key, None))
         self._marks[key] = _Mark(gone, found, output, is_sum)

@@ -42,7 +42,7 @@ class Tiling:
 
     @property
     def is_part_by_part(self) -> bool:
-        """Does the module have the tokens of one part after the other, in several axes?"""
+        """Whether the module has the tokens of one part after the other, in several axes."""
         return len(self.sizes) > 1 and bool((self.tokens.flatten().diff() == 1).all())
 
     def whole(self, rows: Tensor, axis: int = 0) -> Tensor:
