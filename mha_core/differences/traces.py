@@ -274,7 +274,7 @@ def _matrices(layer: LayerTrace) -> dict[str, Tensor]:
         found["concat"] = layer.concat()
     if layer.projections.w_o is not None or layer.knows("result"):
         found["output"] = layer.result()
-    return {name: torch.as_tensor(np.array(matrix, np.float64))[None] for name, matrix in found.items()}
+    return {name: _double(matrix) for name, matrix in found.items()}
 
 
 def _order(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: float) -> tuple[int, ...] | None:
