@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from mha_core.scene.page import COST
+from mha_core.scene.page import PAGES
 
 
 def test_the_formula_and_its_cost_fit_the_first_screen(visit, app):
@@ -23,9 +23,9 @@ def test_every_size_can_be_set_and_a_closed_menu_keeps_its_own(visit, app, settl
     figure = page.locator(".tensors")
     expect(figure).to_contain_text("512 × 128")
     page.get_by_role("button", name="More sizes").click()
-    sizes = {*COST} - {"q_rank", "rotary_width"}  # only the latent vector has these
-    for size in sizes:
-        expect(page.locator(f".st-key-cost_{size}")).to_be_visible()
+    fields = {*PAGES["cost"]} - {"cost_q_rank", "cost_rotary_width"}  # only the latent vector has these
+    for field in fields:
+        expect(page.locator(f".st-key-{field}")).to_be_visible()
     page.locator(".st-key-cost_d_v input").fill("100")
     page.keyboard.press("Enter")
     page.wait_for_url("**cost_d_v=100**")

@@ -17,7 +17,8 @@ return [...panel.layers.values()].map((layer) => ({
   form: layer.weights ? "weights" : "scores",
   number: layer.number, heads: layer.heads, nHeads: layer.nHeads,
   rows: layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) => layer.row(h, q))),
-  columns: layer.heads.map((h) => Array.from({ length: layer.nKey }, (_, k) => layer.column(h, k))),
+  cells: layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) =>
+    Array.from({ length: layer.nKey }, (_, k) => layer.weight(h, q, k)))),
   sees: layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) =>
     Array.from({ length: layer.nKey }, (_, k) => layer.sees(h, q, k)))),
 }));
@@ -48,7 +49,7 @@ def agrees(found, layer, heads, form):
     weights, allowed = layer.weights()[list(heads)], layer.allowed()[list(heads)]
     bound = 5e-3 if layer.tensors["q"].dtype in HALF else 2e-5 if form == "weights" else 5e-6
     assert np.abs(np.array(found["rows"]) - weights).max() < bound
-    assert np.abs(np.array(found["columns"]) - weights.swapaxes(1, 2)).max() < bound
+    assert np.abs(np.array(found["cells"]) - weights).max() < bound
     assert np.array_equal(found["sees"], allowed)
 
 
