@@ -56,10 +56,9 @@ import { fitHeight, keepInSight } from "../streamlit/adapter.js";
 const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" };
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
-/** @typedef {{ field: Field, box: HTMLElement, options: HTMLElement[] }} ChooserGroup as it is drawn */
 /**
- * The groups, and the choices that have not been sent yet: a position for each field.
- * @typedef {{ groups: ChooserGroup[], waiting: Map<Field, number>, timer: number, data: ChooserPage,
+ * The choices that have not been sent yet: a position for each field.
+ * @typedef {{ waiting: Map<Field, number>, timer: number, data: ChooserPage,
  *   send: ((chosen: Record<string, number>) => void) | null }} ChooserState
  */
 /** @type {WeakMap<Element, ChooserState>} */
@@ -120,42 +119,51 @@ function wordButton({ tokens, unknown, weights, query, limit }, at, colours, { h
 }
 
 // The options of a group, one of which is chosen.
-/** @param {ChooserRow | ChooserStrip} of @param {HTMLElement[]} options @param {ChooserState} choice */
-function radios({ field, title, chosen }, options, choice) {
-  const box = make("div", "radios");
-  box.dataset.field = field;
-  choice.groups.push({ field, box, options });
-  oneOf(box, options, { title, chosen, choose: (at, byKey) => chooseIn(choice, field, at, byKey ? KEY_PAUSE : 0) });
-  return box;
+/** @param {ChooserRow | ChooserStrip} of @param {HTMLElement[]} buttons @param {ChooserState} choice */
+function radios({ field, title, chosen }, buttons, choice) {
+  const group = make("div", "radios");
+  group.dataset.field = field;
+  oneOf(group, buttons, { title, chosen, choose: (at, byKey) => chooseIn(choice, field, at, byKey ? KEY_PAUSE : 0) });
+  return group;
 }
 
+/** @param {HTMLElement} group */
+const optionsOf = (group) => elementsIn(group, "[role=radio]");
+
+/** @param {HTMLElement} root */
+const groupsIn = (root) => elementsIn(root, "[role=radiogroup]");
 /** @param {HTMLElement} root */
 const stripsIn = (root) => elementsIn(root, ".strip");
+/** @param {Event} event */
+const optionAt = (event) => /** @type {HTMLElement | null} */ (targetOf(event)?.closest("[role=radio]") ?? null);
+/** @param {HTMLElement} option */
+const groupOf = (option) => /** @type {HTMLElement} */ (option.closest("[role=radiogroup]"));
+/** @param {HTMLElement} element a group, or an option of one */
+const fieldOf = (element) => /** @type {Field} */ (groupOf(element).dataset.field);
 
 // The token, or the number of the layer or head, that an option stands for.
-/** @param {Element} option */
+/** @param {HTMLElement} option */
 const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.textContent);
 
 // Lights an option that is pointed at in every picture of the page, and a thing pointed at there among the options.
-/** @param {HTMLElement} root @param {ChooserState} choice */
-function linkPointing(root, choice) {
-  /** @param {Element | null | undefined} option */
+/** @param {HTMLElement} root */
+function linkPointing(root) {
+  /** @param {HTMLElement | null} option */
   const point = (option) => {
-    const group = choice.groups.find(({ options }) => options.some((one) => one === option));
-    const kind = group && KINDS[group.field];
-    highlight(root, kind && option ? { [kind]: standsFor(option) } : null);
-    lightOptions(choice);
+    const kind = option && KINDS[fieldOf(option)];
+    highlight(root, kind ? { [kind]: standsFor(option) } : null);
+    lightOptions(root);
   };
-  root.addEventListener("pointerover", (event) => point(targetOf(event)?.closest("[role=radio]")));
+  root.addEventListener("pointerover", (event) => point(optionAt(event)));
   root.addEventListener("pointerleave", () => point(null));
-  followHighlight(root, () => lightOptions(choice));
+  followHighlight(root, () => lightOptions(root));
 }
 
-/** @param {ChooserState} choice */
-function lightOptions({ groups }) {
-  for (const { field, options } of groups) {
-    const lit = litOf(KINDS[field] ?? null);
-    for (const option of options) option.classList.toggle("lit", standsFor(option) === lit);
+/** @param {HTMLElement} root */
+function lightOptions(root) {
+  for (const group of groupsIn(root)) {
+    const lit = litOf(KINDS[fieldOf(group)] ?? null);
+    for (const option of optionsOf(group)) option.classList.toggle("lit", standsFor(option) === lit);
   }
 }
 
@@ -209,13 +217,13 @@ export default function ({ data, parentElement, setTriggerValue }) {
 /** @param {HTMLElement} root @param {ChooserPage} data */
 function begin(root, data) {
   /** @type {ChooserState} */
-  const choice = { groups: [], waiting: new Map(), timer: 0, data, send: null };
+  const choice = { waiting: new Map(), timer: 0, data, send: null };
   choices.set(root, choice);
   // Leaving the row confirms the choice.
   root.addEventListener("focusout", ({ relatedTarget }) => {
     if (!root.contains(/** @type {Node | null} */ (relatedTarget))) sendChoices(choice);
   });
-  linkPointing(root, choice);
+  linkPointing(root);
   if (data.sticky) new ResizeObserver(() => keepInSight(root, stripsIn(root)[0]?.offsetTop ?? 0)).observe(root);
   return choice;
 }
@@ -239,21 +247,23 @@ function asChosen(strip, choice) {
 /** @param {HTMLElement} root @param {ChooserState} choice */
 function show(root, choice) {
   const { data } = choice;
-  const { activeElement } = treeOf(root);
-  const active = choice.groups.find(({ box }) => box.contains(activeElement));
-  choice.groups = [];
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const groups = data.rows.map((row) => rowGroup({ ...row, chosen: chosenIn(row, choice) }, palette, choice));
   const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, choice));
+  const { activeElement } = treeOf(root);
+  const active = groupsIn(root).find((group) => group.contains(activeElement));
   const scrolled = stripsIn(root).map((strip) => strip.scrollTop);
   root.replaceChildren(...(groups.length ? [make("div", "rows", ...groups)] : []), ...strips);
-  lightOptions(choice);
+  lightOptions(root);
   fitHeight(root);
   stripsIn(root).forEach((strip, nth) => {
     strip.scrollTop = scrolled[nth] ?? 0;
     reveal(strip);
   });
-  const renewed = choice.groups.find(({ field }) => field === active?.field);
-  renewed?.options.find(({ tabIndex }) => tabIndex === 0)?.focus({ preventScroll: true });
+  const renewed = active && groupsIn(root).find((group) => fieldOf(group) === fieldOf(active));
+  if (renewed)
+    optionsOf(renewed)
+      .find(({ tabIndex }) => tabIndex === 0)
+      ?.focus({ preventScroll: true });
 }
