@@ -52,8 +52,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, sett
     page = visit(f"{short}/{SMALL}", height=1400)
     button(page, "Start").click()
     expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of 800"))).to_be_visible(timeout=LONG)
-    goes_on(page)  # without a click
-    button(page, "Stop").click()
+    button(page, "Stop").click()  # at once: a fast machine is soon at the end
     expect(page.get_by_text(re.compile("^Stopped at step"))).to_be_visible(timeout=LONG)
     view = eye(page, "train_heads")
     assert view.lines()
@@ -67,7 +66,7 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, short, sett
 
     button(page, "Continue").click()
     while not button(page, "Look at its heads").is_visible():
-        goes_on(page)
+        goes_on(page)  # without a click
     settled(page)
     view = eye(page, "train_heads")
     assert view.view.locator(".foot button").all_inner_texts() == ["Unpin (Esc)"]
