@@ -20,7 +20,11 @@ export const roomKey = (code) => `headscope-room-${code}`;
 /** @param {string} code @returns {Held} */
 export function heldOf(code) {
   const { token = "", waiting = {}, along = [] } = keptUnder(roomKey(code));
-  return { token, waiting, along };
+  // Earlier versions kept an answer alone, and one lesson to take along.
+  for (const [key, one] of Object.entries(waiting))
+    if (typeof one === "string") waiting[key] = { answer: one, language: "" };
+  const lessons = Array.isArray(along) ? along : [{ title: "", before: 0, count: 99, ...along }];
+  return { token, waiting, along: lessons };
 }
 
 /** @param {string} code @param {Partial<Held>} changes */
