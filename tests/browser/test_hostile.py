@@ -124,7 +124,7 @@ def test_a_hostile_sentence_or_model_is_shown_as_typed_on_every_page(app, harmle
     for name in ("token", "steps", "what-if", "compare"):
         page = harmless(f"{app}/{name}?{link}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
-        assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == FIRST
+        expect(page.get_by_role("textbox", name="Sentence", exact=True)).to_have_value(FIRST)
     model = f"{SCRIPTS[0]} {MARKUP[0]}"
     page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
     expect(page.get_by_role("heading", level=1)).to_be_visible()

@@ -83,7 +83,7 @@ def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, a
         page.go_back()
         settled(page)
         assert page.url == left, way
-        assert text.input_value() == sentence
+        expect(text).to_have_value(sentence)
     page.go_forward()
     settled(page)
     assert page.url == there
@@ -94,7 +94,7 @@ def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, a
         assert place(page)[1]["text"] == sentence
     page.get_by_role("link", name="Heads", exact=True).first.click()
     settled(page)
-    assert text.input_value() == sentence
+    expect(text).to_have_value(sentence)
     for _ in range(2):
         page.go_back()
         settled(page)
