@@ -104,7 +104,7 @@ def in_hub_cache() -> list[tuple[str, Path, str]]:
         return []
     try:
         repositories = scan_cache_dir().repos
-    except (CacheNotFound, ValueError):
+    except (CacheNotFound, OSError, ValueError):
         return []
     return [
         (repository.repo_id, revision.snapshot_path, revision.commit_hash)

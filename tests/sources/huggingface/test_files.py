@@ -317,7 +317,11 @@ def test_without_the_library_the_refusal_says_how_to_install_it(monkeypatch, ref
     assert 'pip install ".[models]" in the folder of Headscope' in message
 
 
-def test_local_models_are_listed(folder, hub, tmp_path):
+def locked(_):
+    raise PermissionError  # a folder of somebody else
+
+
+def test_local_models_are_listed(folder, hub, tmp_path, monkeypatch):
     assert catalogue.local_models() == ()
     huggingface.load("our/tiny")
     [kept] = catalogue.local_models()
@@ -327,6 +331,8 @@ def test_local_models_are_listed(folder, hub, tmp_path):
     found = catalogue.local_models([folder("bert"), tmp_path / "empty", tmp_path / "gone"])
     [mine] = [model for model in found if model.origin == "folder"]
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
+    monkeypatch.setattr(Path, "iterdir", locked)
+    assert catalogue.local_models() == ()
 
 
 def test_a_folder_of_models_offers_each_of_them(folder, nobody, tmp_path, monkeypatch):
@@ -341,10 +347,7 @@ def test_a_folder_of_models_offers_each_of_them(folder, nobody, tmp_path, monkey
     )
     assert huggingface.load(found[0].name).architecture == "BertModel"
 
-    def locked(_):
-        raise PermissionError
-
-    monkeypatch.setattr(Path, "iterdir", locked)  # a folder of somebody else
+    monkeypatch.setattr(Path, "iterdir", locked)
     assert catalogue.local_models([tmp_path / "ours"]) == ()
 
 
