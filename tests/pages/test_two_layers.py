@@ -25,13 +25,12 @@ def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
     return mha.trace(text, source="mini", **settings)
 
 
-def test_a_small_weight_is_not_written_as_0_00(monkeypatch):
-    said = []
-    monkeypatch.setattr(two_layers.st, "markdown", said.append)
+def test_a_small_weight_is_not_written_as_0_00():
     text = " ".join(["one two three four"] * 60)
-    two_layers.path(mha.trace(text, layers=2), 5, first=0, second=1, layer=1)
-    assert "<0.01" in said[0]
-    assert "0.00" not in said[0]
+    hops = two_layers.Hops(query=5, layer=1, first=0, second=1)
+    said = two_layers.path(mha.trace(text, layers=2), hops=hops)
+    assert "<0.01" in said
+    assert "0.00" not in said
 
 
 @pytest.mark.slow

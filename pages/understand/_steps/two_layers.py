@@ -1,7 +1,7 @@
 """The path of a token through two layers, in words, and the weights of two heads, multiplied."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -19,6 +19,15 @@ from pages._kit.scene import in_fragment, scene_and_trace, second_trace
 from pages._kit.text import literal, raised, short, t
 
 OWN_SIZES: dict[str, Any] = {"h": 4, "d_model": 64}  # of the small model that this view shows
+
+
+class Hops(NamedTuple):
+    """A token and the two heads on its path, from 0: `second` in `layer`, `first` in the layer before."""
+
+    query: int
+    layer: int
+    first: int
+    second: int
 
 
 def page() -> None:
@@ -49,52 +58,49 @@ def _own(scene: Scene) -> Scene:
 def _hops() -> None:
     """The two heads, the sentence, the path and the matrices of both sentences."""
     scene, trace = in_fragment(_own(state.current()))
-    layer = _last(trace, scene)
+    chosen, _, query = indices(trace, scene.focus)
+    layer = max(1, chosen)  # layer 1 where the first is chosen, before which there is none
     st.caption(t("two_layers.intro", one=layer, two=layer + 1))
-    *_, query = indices(trace, scene.focus)
-    first, second = _heads(trace, scene, query, layer=layer)
-    _choose(trace, query, first=first, second=second, layer=layer)
+    best = Hops(query, layer, *compute.once(trace, _best, query=query, layer=layer))
+    asked = token_names.as_number(scene.focus.hop1), token_names.as_number(scene.focus.hop2)
+    first, second = (
+        min(number, trace.layers[at].n_heads) - 1 if number else default
+        for default, number, at in zip(best[2:], asked, (layer - 1, layer), strict=True)
+    )
+    hops = Hops(query, layer, first, second)
+    _choose(trace, hops, best)
     twin = second_trace(scene, explains=False)
     for name, sentence_trace in (("first", trace), ("twin", twin)):
         if sentence_trace:
             if twin:
                 st.header(literal(sentence_trace.title), anchor=False)
-            path(sentence_trace, query, first=first, second=second, layer=layer)
-            _show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
-
-
-def _last(trace: AttentionTrace, scene: Scene) -> int:
-    """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
-    return max(1, indices(trace, scene.focus)[0])
-
-
-def _heads(trace: AttentionTrace, scene: Scene, query: int, *, layer: int) -> tuple[int, int]:
-    """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
-    best = _best_of(trace, query, layer=layer)
-    chosen = token_names.as_number(scene.focus.hop1), token_names.as_number(scene.focus.hop2)
-    first, second = (
-        min(number, trace.layers[at].n_heads) - 1 if number else default
-        for default, number, at in zip(best, chosen, (layer - 1, layer), strict=True)
-    )
-    return first, second
-
-
-def _best_of(trace: AttentionTrace, query: int, *, layer: int) -> tuple[int, int]:
-    return compute.once(trace, _best, query=query, layer=layer)
+            of_sentence = hops._replace(query=min(query, len(sentence_trace.tokens) - 1))
+            st.markdown(compute.once(sentence_trace, path, hops=of_sentence))
+            _show_matrices(sentence_trace, of_sentence, key=name)
 
 
 def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
-    return best_hops(trace, query, _answer(trace, query), layer=layer)
+    """The two heads that most lead to the model's answer for the token, or back to the token without one."""
+    answer = trace.answers[query] if trace.answers else None
+    word = answer[0][0] if answer else NOTHING
+    positions = [
+        at
+        for at, piece in enumerate(trace.tokens.pieces)
+        if word != NOTHING and word in (piece, normalized(piece)) and at != query
+    ]
+    return best_hops(trace, query, positions[0] if positions else query, layer=layer)
 
 
-def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> np.ndarray:
+def _row(trace: AttentionTrace, *, hops: Hops) -> np.ndarray:
     """The weights with which the token reaches each key in two hops. (key,)"""
+    query, layer, first, second = hops
     return two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
 
 
-def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
+def _choose(trace: AttentionTrace, hops: Hops, best: Hops) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
-    row = compute.once(trace, _row, query=query, first=first, second=second, layer=layer)
+    query, layer, first, second = hops
+    row = compute.once(trace, _row, hops=hops)
     chooser.show(
         [
             chooser.NumberRow("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
@@ -124,31 +130,15 @@ def _choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer
         on_click=state.go,
         kwargs={"hop1": None, "hop2": None},
         help=t("two_layers.best_help"),
-        disabled=(first, second) == _best_of(trace, query, layer=layer),
+        disabled=hops == best,
     )
 
 
-def _answer(trace: AttentionTrace, query: int) -> int:
-    """The position of the model's answer for the token in the text; the token itself if it is not there."""
-    answer = trace.answers[query] if trace.answers else None
-    word = answer[0][0] if answer else NOTHING
-    positions = [
-        at
-        for at, piece in enumerate(trace.tokens.pieces)
-        if word != NOTHING and word in (piece, normalized(piece)) and at != query
-    ]
-    return positions[0] if positions else query
-
-
-def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
-    """The strongest path of the chosen token in words, with the direct weight of the second layer."""
-    query = min(query, len(trace.tokens) - 1)
-    st.markdown(compute.once(trace, _path, query=query, first=first, second=second, layer=layer))
-
-
-def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> str:
+def path(trace: AttentionTrace, *, hops: Hops) -> str:
+    """The strongest path of the token in words, with the direct weight of the second layer."""
+    query, layer, first, second = hops
     names = [literal(label) for label in trace.tokens.labels]
-    product = compute.once(trace, _row, query=query, first=first, second=second, layer=layer)
+    product = compute.once(trace, _row, hops=hops)
     end = int(product.argmax())
     two, one = (
         trace.layers[layer].weights(second, rows=[query])[0],
@@ -169,22 +159,17 @@ def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: 
     )
 
 
-def _show_matrices(
-    trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int
-) -> None:
+def _show_matrices(trace: AttentionTrace, hops: Hops, *, key: str) -> None:
     """The weights of both heads and their product, on one colour scale; of a long text the part around."""
-    query = min(query, len(trace.tokens) - 1)
-    part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
+    part = around(trace, hops.query, layer=hops.layer, head=hops.second, size=MAX_ALL_PAIRS)
     charts.show_part(part, trace.sides)
-    settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
-    drawn = compute.once(trace, _matrices, scale=state.focus().scale, **settings)
-    traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
+    drawn = compute.once(trace, _matrices, hops=hops, part=part, scale=state.focus().scale)
+    traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": hops.first, "hop2": hops.second}
     heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, with_cell=heads)
 
 
-def _matrices(
-    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Crop, scale: str
-) -> list[heatmaps.Heatmap]:
+def _matrices(trace: AttentionTrace, *, hops: Hops, part: Crop, scale: str) -> list[heatmaps.Heatmap]:
+    query, layer, first, second = hops
     one, two = (
         picture(trace, "weights", layer=at, head=head, part=part)
         for at, head in ((layer - 1, first), (layer, second))
