@@ -17,7 +17,7 @@ from pages._kit import (
 )
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
-from pages.see._token import directions, products, weights
+from pages.see._token import products, weights
 from pages.see._token.subject import Subject
 
 SEARCH = ("scores", "scale", "mask", "softmax")  # steps from a query to its weights
@@ -32,7 +32,7 @@ def page() -> None:
     st.title(
         t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
     )
-    both = subject.of(directions.both_of, key=subject.key)
+    both = subject.of(weights.both_of, key=subject.key)
     row = both[0].looks.weights.iloc[subject.head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
     layer, head, token = subject.layer, subject.head, subject.token

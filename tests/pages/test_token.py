@@ -218,7 +218,7 @@ def test_the_chosen_component_is_framed_and_clamped_when_values_get_narrower(on_
 def test_a_click_on_a_bar_goes_to_its_token(monkeypatch, points, token):
     state = {"bars": {"selection": {"points": points}}, "focus": Focus(token="2")}
     monkeypatch.setattr(weights.st, "session_state", state)
-    weights.clicked("bars")
+    weights.clicked("bars", "token")
     assert state["focus"].token == str(token)
 
 

@@ -14,8 +14,8 @@ from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, state
 from pages._kit.heatmaps import MatrixCell
 from pages._kit.text import literal, number, paragraph, signed, t
-from pages.see._token.directions import partly
 from pages.see._token.subject import Subject, sum_of_row, table, word
+from pages.see._token.weights import partly
 
 MAX_KEYS = 24  # in the figure of q against the keys
 MAX_TERMS = 10  # tokens in a mixture that is written out

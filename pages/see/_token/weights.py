@@ -1,48 +1,136 @@
-"""The weights on the page Token: one token in every head, in one head, and over the layers."""
+"""The weights on the page Token, in both directions: in every head, in one head, and over the layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import origin
-from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
+from mha_core.analysis.frames import Origin, origin
+from mha_core.analysis.token import Looks, OverLayers, column_of, densest, leading, over_layers, row_of
 from mha_core.figures.bars import bars
-from pages._kit import charts, compute, state
-from pages._kit.heatmaps import Heatmap, scale_end
+from pages._kit import charts, compute, heatmaps, state
+from pages._kit.heatmaps import Heatmap, MatrixCell
 from pages._kit.text import isolated, joined, number, short, t
-from pages.see._token.directions import Direction, beside, both_of, heatmaps_of, on_one_scale
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
+MAX_COLUMNS = 40  # tokens across one heatmap
 MAX_BARS = 15
 WAYS = ("given", "received")  # in the columns of the CSV files
 NAMED = 3  # tokens for each head in the table of all heads
 
 
+class Direction(NamedTuple):
+    """What the token looks at, a row of weights, or what looks at it, a column of them, with its texts."""
+
+    name: Literal["looks", "seen"]
+    title: str
+    plain_title: str  # without Markdown
+    empty: str  # the text where all weights are 0
+    looks: Looks
+
+
+def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple[Direction, Direction]:
+    """The row of a token and the column of a key, in every head of the layer."""
+    row, column = row_of(trace, token, layer=layer), column_of(trace, key, layer=layer)
+    label, key_label = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
+
+    def direction(name: Literal["looks", "seen"], token: str, looks: Looks) -> Direction:
+        title, plain = (t(f"one.{name}", token=written) for written in (word(token), token))
+        return Direction(name, title, plain, t(f"one.{name}_nowhere", token=word(token)), looks)
+
+    return direction("looks", label, row), direction("seen", key_label, column)
+
+
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
-    largest = max(float(side.looks.weights.to_numpy().max()) for side in both)
-    limit = scale_end(state.focus().scale, largest)
-    drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, limit=limit)
-    heatmaps_of(subject.trace, [(side, side.looks) for side in both], drawn, key="one-heads")
+    drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
+    _heatmaps(subject.trace, both, drawn, key="one-heads")
     weights = {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
     table(
         lambda: _long_table(subject, "head", weights),
         name="heads",
         subject=subject,
-        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if largest > 0 else None,
+        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if drawn else None,
     )
 
 
 def _heads_drawn(
-    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, limit: float
+    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, scale: str
 ) -> list[Heatmap]:
-    looks = [(side, side.looks) for side in compute.once(trace, both_of, layer=layer, token=token, key=key)]
+    both = compute.once(trace, both_of, layer=layer, token=token, key=key)
     ends = {"looks": token, "seen": key}
-    source = origin(trace, layer=layer, head=head)
-    return on_one_scale(looks, framed=head, limit=limit, origin=source, ends=ends)
+    return _on_one_scale(both, scale, framed=head, origin=origin(trace, layer=layer, head=head), ends=ends)
+
+
+def _on_one_scale(
+    both: Sequence[Direction],
+    scale: str,
+    *,
+    framed: int,
+    origin: Origin,
+    ends: Mapping[str, int] | None = None,
+) -> list[Heatmap]:
+    """Heads or layers × the tokens with the most weight, in each direction that has any weight.
+
+    `ends` are the token that looks and the one that is looked at, by the names of the directions.
+    """
+    limit = heatmaps.scale_end(scale, max(float(side.looks.weights.to_numpy().max()) for side in both))
+    drawn = []
+    for side in both:
+        weights, hidden = side.looks
+        if not weights.to_numpy().any():
+            continue
+        columns = densest(weights, MAX_COLUMNS)
+        frame = weights.iloc[:, columns]
+        line = frame.index.name  # head or layer
+        names = pd.Index([t(f"one.{line}_number", number=number) for number in frame.index], name=line)
+        masked = hidden[:, columns]
+        drawn.append(
+            Heatmap(
+                side.name,
+                side.plain_title,
+                "",
+                frame.set_axis(names, axis=0),
+                "weights",
+                limit=limit,
+                hidden=masked if masked.any() else None,
+                row=framed,
+                origin=origin,
+                cell=partial(_cell, side.name, ends[side.name], columns) if ends else None,
+            )
+        )
+    return drawn
+
+
+def _cell(direction: str, end: int, columns: np.ndarray, row: int, column: int) -> MatrixCell:
+    pair = (end, int(columns[column]))
+    return MatrixCell("weights", row, *(pair if direction == "looks" else pair[::-1]))
+
+
+def _heatmaps(
+    trace: AttentionTrace, both: Sequence[Direction], drawn: Sequence[Heatmap], *, key: str
+) -> None:
+    """Draw heatmaps of both directions; where all weights of a direction are 0 a sentence says so."""
+    for side in both:
+        if not side.looks.weights.to_numpy().any():
+            st.markdown(side.empty)
+    if drawn:
+        traces = {one.name: trace for one in drawn if one.explains}
+        heatmaps.draw(drawn, key=key, across=2, stacked=True, traces=traces)
+    for side in both:
+        partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
+
+
+def partly(values: np.ndarray, columns: np.ndarray) -> None:
+    """A note on how many tokens of a long text are not drawn, and on their largest weight."""
+    if len(columns) == values.shape[-1]:
+        return
+    largest = np.delete(values, columns, axis=-1).max()
+    st.caption(t("one.partly", shown=len(columns), count=values.shape[-1], maximum=number(largest)))
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
@@ -115,24 +203,28 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
             on_select=lambda: clicked(key, "key_token" if two_texts and side.name == "looks" else "token"),
             selection_mode="points",
         )
-        st.caption(_sum_of_direction(subject, side, float(weights.to_numpy().sum(dtype=np.float64))))
+        total = float(weights.to_numpy().sum(dtype=np.float64))
+        if side.name == "seen":
+            even = subject.of_layer.n_query / subject.of_layer.n_key
+            st.caption(t("one.sum_column", total=f"{total:.2f}", even=f"{even:.3g}"))
+        else:
+            st.caption(sum_of_row(total))
 
-    beside(draw, both)
+    _beside(draw, both)
     if any(side.looks.weights.iloc[subject.head].any() for side in both):
         st.caption(t("one.click"))
 
 
-def _sum_of_direction(subject: Subject, side: Direction, total: float) -> str:
-    if side.name == "seen":
-        return t(
-            "one.sum_column",
-            total=f"{total:.2f}",
-            even=f"{subject.of_layer.n_query / subject.of_layer.n_key:.3g}",
-        )
-    return sum_of_row(total)
+def _beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction]) -> None:
+    """Draw both directions side by side, or one below the other on a narrow page."""
+    cells = st.grid(2, min_column_width=300)
+    for side in both:
+        with cells.container():
+            st.markdown(f"**{side.title}**")
+            draw(side)
 
 
-def clicked(key: str, setting: str = "token") -> None:
+def clicked(key: str, setting: str) -> None:
     """Set `setting` to the token of the clicked bar; the bar of all other tokens changes nothing."""
     points = st.session_state[key]["selection"]["points"]
     place = np.ravel(points[0]["customdata"]) if points else [-1]
@@ -142,15 +234,15 @@ def clicked(key: str, setting: str = "token") -> None:
 
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
-    layer_means = _means(subject.trace, subject.token, subject.key)
+    means = _means(subject.trace, subject.token, subject.key)
     drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
-    heatmaps_of(subject.trace, _looks(both, layer_means), drawn, key="one-layers")
-    means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
+    _heatmaps(subject.trace, _of_means(both, means), drawn, key="one-layers")
+    weights = {f"mean weight {how}": of.mean for how, of in zip(WAYS, means.values(), strict=True)}
     table(
-        lambda: _long_table(subject, "layer", means),
+        lambda: _long_table(subject, "layer", weights),
         name="layers",
         subject=subject,
-        above=lambda: beside(lambda side: _strongest(side, layer_means[side.name]), both),
+        above=lambda: _beside(lambda side: _strongest(side, means[side.name]), both),
     )
 
 
@@ -161,17 +253,17 @@ def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]
     }
 
 
-def _looks(both: tuple[Direction, Direction], means: dict[str, OverLayers]) -> list[tuple[Direction, Looks]]:
-    return [(side, Looks(means[side.name].mean, means[side.name].hidden)) for side in both]
+def _of_means(both: Sequence[Direction], means: Mapping[str, OverLayers]) -> list[Direction]:
+    """Both directions with the means of all layers in place of the weights of one."""
+    return [side._replace(looks=Looks(means[side.name].mean, means[side.name].hidden)) for side in both]
 
 
 def _layers_drawn(
     trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, scale: str
 ) -> list[Heatmap]:
-    means = _means(trace, token, key)
-    limit = scale_end(scale, max(float(of.mean.to_numpy().max()) for of in means.values()))
-    looks = _looks(compute.once(trace, both_of, layer=layer, token=token, key=key), means)
-    return on_one_scale(looks, framed=layer, limit=limit, origin=origin(trace, layer=layer, head=head))
+    both = compute.once(trace, both_of, layer=layer, token=token, key=key)
+    of_means = _of_means(both, _means(trace, token, key))
+    return _on_one_scale(of_means, scale, framed=layer, origin=origin(trace, layer=layer, head=head))
 
 
 def _strongest(side: Direction, means: OverLayers) -> None:
