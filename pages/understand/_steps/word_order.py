@@ -1,6 +1,7 @@
 """The order of words: four position encodings, each explained in words, as a formula and in two pictures."""
 
 from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -19,32 +20,48 @@ MAX_POSITIONS, MAX_WIDTH = 256, 512
 TALL = 420  # pixels of a picture
 
 
+class Code(NamedTuple):
+    """A position code as a function of its sizes, and the symbol of its first picture."""
+
+    symbol: str
+    sizes: tuple[str, ...]
+    of: Callable[..., PositionCode]
+
+
 def page() -> None:
     st.title(t("word_order.heading"), anchor=False)
     st.caption(t("word_order.intro"))
     words, formula = st.columns(2)
     with words:
-        name, sizes = _chosen()
+        choice.draw(
+            st.segmented_control, t("word_order.code"), "code", list(CODES), FIRST, words=_word, required=True
+        )
+        name = st.session_state.code
+        code = CODES[name]
+        sizes = _sizes(name, code)
         st.markdown(t(f"word_order.{name}_why"))
     try:
-        pictured = CODES[name](*sizes)
+        pictured = code.of(*sizes)
     except MhaError as error:
         refusals.show(error)
         st.stop()
     with formula:
-        _formula(name, pictured)
-    _draw(name, pictured)
+        st.latex(pictured.formula)
+        st.caption(t(f"word_order.{name}_source"), text_alignment="center")
+        st.code(pictured.code, language=None)
+    signed: dict[str, Any] = {"kind": "signed", "origin": Origin(note=_word(name))}
+    matrices = [
+        Heatmap(code.symbol, code.symbol, t(f"word_order.{name}_table"), pictured.table, **signed),
+        Heatmap("m · n", "m · n", t(f"word_order.{name}_meeting"), pictured.effect, **signed),
+    ]
+    heatmaps.draw(matrices, key="positions", tall=TALL, stacked=True)
 
 
-def _chosen() -> tuple[str, Iterable[int]]:
-    """The code and its sizes, from controls that URL parameters can set."""
-    choice.draw(
-        st.segmented_control, t("word_order.code"), "code", list(CODES), FIRST, words=_word, required=True
-    )
-    name = st.session_state.code
+def _sizes(name: str, code: Code) -> Iterable[int]:
+    """The sizes of a code, from controls that URL parameters can set."""
     sizes: dict[str, int] = {}
     cells = st.grid(3, min_column_width=140)
-    for size in SIZES[name]:
+    for size in code.sizes:
         maximum, default = LIMITS[size]
         if size == "head":
             maximum = sizes["h"]
@@ -58,32 +75,11 @@ def _chosen() -> tuple[str, Iterable[int]]:
                 key=f"positions_{size}",
                 bind="query-params",
             )
-    return name, sizes.values()
+    return sizes.values()
 
 
 def _word(code: str) -> str:
     return choice.word("position", code.lower())
-
-
-def _formula(name: str, pictured: PositionCode) -> None:
-    """The code as a formula, with its source, and in torch."""
-    st.latex(pictured.formula)
-    st.caption(t(f"word_order.{name}_source"), text_alignment="center")
-    st.code(pictured.code, language=None)
-
-
-def _draw(name: str, pictured: PositionCode) -> None:
-    """The code itself, and how it relates every two positions."""
-    origin = Origin(note=_word(name))
-    pictures = {
-        SYMBOLS[name]: (t(f"word_order.{name}_table"), pictured.table),
-        "m · n": (t(f"word_order.{name}_meeting"), pictured.effect),
-    }
-    matrices = [
-        Heatmap(symbol, symbol, meaning, frame, "signed", origin=origin)
-        for symbol, (meaning, frame) in pictures.items()
-    ]
-    heatmaps.draw(matrices, key="positions", tall=TALL, stacked=True)
 
 
 def _learned() -> PositionCode:
@@ -91,19 +87,13 @@ def _learned() -> PositionCode:
     return position_codes.of_vectors(trained.model.position.detach().numpy())
 
 
-CODES: dict[str, Callable[..., PositionCode]] = {  # functions of their `SIZES`
-    "sinusoidal": position_codes.sinusoidal,
-    "learned": _learned,
-    "rotary": position_codes.rotary,
-    "ALiBi": lambda length, h, head: position_codes.alibi(length, h, head - 1),
-}
-# The symbol of each code's first picture, and the sizes that the code has.
-SYMBOLS = {"sinusoidal": "PE", "learned": "P", "rotary": "cos", "ALiBi": "bias"}
-SIZES = {
-    "sinusoidal": ("length", "width"),
-    "learned": (),
-    "rotary": ("length", "width"),
-    "ALiBi": ("length", "h", "head"),
+CODES = {
+    "sinusoidal": Code("PE", ("length", "width"), position_codes.sinusoidal),
+    "learned": Code("P", (), _learned),
+    "rotary": Code("cos", ("length", "width"), position_codes.rotary),
+    "ALiBi": Code(
+        "bias", ("length", "h", "head"), lambda length, h, head: position_codes.alibi(length, h, head - 1)
+    ),
 }
 # The largest and the first value of each size.
 LIMITS = {
