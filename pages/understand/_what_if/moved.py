@@ -84,22 +84,17 @@ def reached(
     except MhaError as error:
         st.caption(literal(said(error)))
         return
-    part = (None, None) if rows is None else (rows.start, rows.stop)
-    outputs = [
-        [compute.once(layer, _outputs, part=part) for layer in trace.layers] for trace in (before, after)
-    ]
-    moved = np.stack(
-        [
-            np.linalg.norm(new - text.partners.align(old, "query"), axis=-1)
-            for old, new in zip(*outputs, strict=True)
-        ]
-    )
+    lengths = []
+    for layers in zip(before.layers, after.layers, strict=True):
+        old, new = (compute.once(layer, LayerTrace.concat, rows=rows) for layer in layers)
+        lengths.append(np.linalg.norm(new - text.partners.align(old, "query"), axis=-1))
+    moved = np.stack(lengths)
     if not moved.any():
         st.markdown(t("what_if.unmoved"))
         return
     shown = slice(None) if rows is None else rows
-    layers = pd.RangeIndex(1, len(moved) + 1, name="layer")
-    frame = pd.DataFrame(moved, layers, pd.Index(after.sides.queries.labels[shown], name="token"))
+    names = pd.RangeIndex(1, len(moved) + 1, name="layer")
+    frame = pd.DataFrame(moved, names, pd.Index(after.sides.queries.labels[shown], name="token"))
     picture = heatmaps.Heatmap(
         "reached",
         "‖Δ‖",
@@ -111,10 +106,6 @@ def reached(
         hidden_text=t("what_if.unreached"),
     )
     heatmaps.draw([picture], key="what-if-reached", tall=ROW * len(moved) + EDGE)
-
-
-def _outputs(layer: LayerTrace, *, part: tuple[int | None, int | None]) -> np.ndarray:
-    return layer.concat(rows=slice(*part))
 
 
 def _cone(text: Rearranged, edits: Sequence[Edit]) -> list[np.ndarray]:
@@ -157,10 +148,9 @@ def _measured(
     A long text is measured one head at a time.
     """
     heads = [None] if rows is None else range(before.n_heads)
-    part = (None, None) if rows is None else (rows.start, rows.stop)
     largest, saturated, entropies, slopes = 0.0, np.zeros(2, int), np.zeros(2), np.zeros(2)
     for head in heads:
-        tables = [compute.once(one, _weights, head=head, part=part) for one in (before, after)]
+        tables = [compute.once(one, LayerTrace.weights, head=head, rows=rows) for one in (before, after)]
         if partners is not None:
             old = partners.align(tables[0], *("head",) * (head is None), "query", "key")
             largest = max(largest, float(np.abs(tables[1] - old).max()))
@@ -174,7 +164,3 @@ def _measured(
         "entropy": "{:.2f} → {:.2f}".format(*entropies),
         "slope": "{:.3f} → {:.3f}".format(*slopes),  # the trace of the softmax's Jacobian
     }
-
-
-def _weights(layer: LayerTrace, *, head: int | None, part: tuple[int | None, int | None]) -> np.ndarray:
-    return layer.weights(head, rows=slice(*part))
