@@ -28,7 +28,7 @@ if chosen:
 changes.choose(text.trace, words, chosen, layer=layer, head=head, query=at)
 with came_of_it if chosen else st.container():
     if refusal is not None:
-        refusals.show(refusal, page_offers=False)
+        refusals.show(refusal)
         changes.take_away(scene, before, chosen)
         st.stop()
     edits = edits_of(chosen)

@@ -27,8 +27,7 @@ HOT = 4.0  # the first temperature offered
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # the steps of the slider
 SIZES = (1, 2, 3)  # of a mask
 FIELDS = {"mask": "mask", "code": "position"}  # fields of an edit, and of the scene with the same names
-HEAD_ROW = 30  # pixels of a row of the picture of all heads
-ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
+ROW, EDGE = 30, 60  # pixels of the picture of all heads
 ALL = 0  # layers, heads or words, in the fields that count from 1
 
 
@@ -84,7 +83,7 @@ def choose(
                     on_click=_set,
                     args=([*kept, edit],),
                 )
-            swap(typed, chosen)
+            _swap(typed, chosen)
 
 
 def _is_whole(kind: str, values: Mapping[str, changes.Value]) -> bool:
@@ -100,7 +99,7 @@ def _apply(chosen: Sequence[Change]) -> None:
         _set([*chosen, changes.change_of(kind, values)])
 
 
-def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
+def _swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
     """A popover that swaps two words of the typed text, or swaps them back."""
     words = () if typed is None else swaps.places(typed)
     if typed is None or len(words) < 2:
@@ -160,7 +159,7 @@ def heads(after: AttentionTrace, chosen: Sequence[Change], *, query: int) -> Non
     def switch(_: str, layers: range, of_layers: range) -> None:
         _set(_toggled(chosen, [Output(layer=at, heads=head) for at in layers for head in of_layers]))
 
-    heatmaps.draw([picture], key="what-if-heads", tall=HEAD_ROW * len(written) + EDGE, painted=switch)
+    heatmaps.draw([picture], key="what-if-heads", tall=ROW * len(written) + EDGE, painted=switch)
 
 
 def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
@@ -168,18 +167,10 @@ def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
     lengths = np.full((len(trace.layers), max(layer.n_heads for layer in trace.layers)), np.nan)
     for at, layer in enumerate(trace.layers):
         rows = window(layer.n_query, min(query, layer.n_query - 1), WINDOW)
-        of_layer = lengths[at, : layer.n_heads]
-        if rows is None:
-            of_layer[:] = _lengths(layer.output())
-            continue
-        for head in range(layer.n_heads):  # of a long text one after the other
-            of_layer[head] = _lengths(layer.output(head, rows=rows))
+        heads = [None] if rows is None else range(layer.n_heads)  # of a long text one after the other
+        outputs = (layer.output(head, rows=rows) for head in heads)
+        lengths[at, : layer.n_heads] = np.hstack([np.linalg.norm(one, axis=-1).mean(-1) for one in outputs])
     return lengths
-
-
-def _lengths(output: np.ndarray) -> np.ndarray:
-    """The mean length of vectors. ([head])"""
-    return np.linalg.norm(output, axis=-1).mean(-1)
 
 
 def _places(picked: int | Sequence[int] | None) -> slice | list[int]:
