@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import streamlit as st
@@ -10,7 +11,8 @@ from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cost import cost, spec_of, step_flops, variants
 from mha_core.analysis.frames import Crop, picture
 from mha_core.analysis.published import kind
-from mha_core.attention.edits import Edit, Exchange
+from mha_core.attention.edits import Exchange
+from mha_core.focus import token_names
 from mha_core.scene.places import indices
 from mha_core.scene.scene import Scene
 from mha_core.sources import decoding, mini
@@ -32,7 +34,6 @@ from pages._kit import (
 )
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import counted, in_bytes, isolated, literal, said, t
-from pages._server.turns import in_turn
 from pages.understand._steps import cache_changes, cache_rows
 
 ROW = "row"  # in the link: the newest token, counted from 1; the last one of the text without it
@@ -41,8 +42,7 @@ DRAWN = 64  # rows of the matrix
 
 
 def page() -> None:
-    asked = _causal(state.current())
-    scene, before = scene_and_trace(asked, heading=t("decode.heading"))
+    scene, before = scene_and_trace(_causal(state.current()), heading=t("decode.heading"))
     head_line = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
     head_line.title(t("decode.heading"), anchor=False)
     try:
@@ -62,12 +62,12 @@ def page() -> None:
         refusals.show(error, page_offers=True)
         after, acting = before, ()
     found = _read(scene, before, at)
-    changed = _read(scene, after, at, edits=acting) if acting else found
+    changed = _read(scene, after, at) if acting else found
     with head_line:
         _badge(changed.check)
     st.caption(t("decode.intro"))
     _step(before, at, changed.words)
-    _says(after, found, changed, is_changed=bool(acting))
+    _says(after, found, changed)
     chooser.show([chooser.layers(before, layer), chooser.heads(before, layer, head)], [])
     rows, matrix, costs = st.columns([9, 7, 6], gap="medium")
     shown = after.layers[layer]
@@ -113,25 +113,22 @@ def _row(trace: AttentionTrace) -> int:
     named = st.query_params.get(ROW)
     if named is None:
         return last
-    at = int(named) - 1 if named.isascii() and named.isdecimal() and len(named) < 9 else last
+    at = (token_names.as_number(named) or 0) - 1
     if not 0 <= at < last:
         at = last
         state.say_instead(ROW, last + 1)
     return at
 
 
-def _read(scene: Scene, trace: AttentionTrace, at: int, edits: Sequence[Edit] = ()) -> _Found:
+def _read(scene: Scene, trace: AttentionTrace, at: int) -> _Found:
     """The next words and the comparison of a step, once for everybody who sees this trace."""
     entry = model_source.loaded_model(scene) if scene.source == "model" else None
+    computed = partial(_computed, trace, at, entry and entry.model, asks=scene.ask_model)
     key = (compute.serial_number(trace), "decode", at, scene.ask_model)
-
-    def computed() -> _Found:
-        return _computed(trace, at, entry and entry.model, edits, asks=scene.ask_model)
-
-    return compute.kept("results", key, computed if entry is None else lambda: in_turn(computed))
+    return compute.kept("results", key, lambda: model_source.run_model(trace, computed))
 
 
-def _computed(trace: AttentionTrace, at: int, model: Any, edits: Sequence[Edit], *, asks: bool) -> _Found:
+def _computed(trace: AttentionTrace, at: int, model: Any, *, asks: bool) -> _Found:
     origin, text = trace.source.origin, trace.tokens.text[: trace.tokens.spans[at][1]]
     if isinstance(origin, TrainedSource):
         trained = compute.small_model(origin)
@@ -147,7 +144,7 @@ def _computed(trace: AttentionTrace, at: int, model: Any, edits: Sequence[Edit],
     assert isinstance(origin, ModelSource)  # of the model
     ids = origin.input_ids[: at + 1]
     try:
-        scores = decoding.full_scores(model, ids, edits)
+        scores = decoding.full_scores(model, ids, trace.source.edits)
     except MhaError as error:  # it has no head that writes, or not enough memory
         return _Found((), run.check(trace), error)
     return _Found(decoding.next_words(model, ids, scores, text), run.check(trace, scores))
@@ -207,11 +204,9 @@ def _step(trace: AttentionTrace, at: int, words: Sequence[NextWord]) -> None:
         )
 
 
-def _go(row: int | None) -> None:
-    """Move to the step of a token, counted from 1; to the last one without it."""
-    st.query_params.pop(ROW, None)
-    if row is not None:
-        st.query_params[ROW] = str(row)
+def _go(row: int) -> None:
+    """Move to the step of a token, counted from 1."""
+    st.query_params[ROW] = str(row)
 
 
 def _next(text: str, at: int, key: str, added: Mapping[str, str | None]) -> None:
@@ -222,7 +217,7 @@ def _next(text: str, at: int, key: str, added: Mapping[str, str | None]) -> None
         return
     longer = added.get(word) or typed(text, word.strip())
     st.session_state["decoded_text"] = longer
-    _go(None)
+    st.query_params.pop(ROW, None)
     state.go(text=longer)
 
 
@@ -232,7 +227,7 @@ def typed(text: str, word: str) -> str:
     return f"{text}{word}" if joins else f"{text.rstrip()} {word}"
 
 
-def _says(trace: AttentionTrace, found: _Found, changed: _Found, *, is_changed: bool) -> None:
+def _says(trace: AttentionTrace, found: _Found, changed: _Found) -> None:
     """The next word as the model expects it, without and with the changes of the cache."""
     if not found.words:
         if found.silent is not None:
@@ -241,7 +236,7 @@ def _says(trace: AttentionTrace, found: _Found, changed: _Found, *, is_changed: 
             st.caption(t("decode.silent") if model_source.is_third_party(trace) else t("decode.random"))
         return
     told = _expected(found.words)
-    if is_changed:
+    if changed is not found:
         first, after = found.words[0], {one.word: f"{one.share:.0%}" for one in changed.words}
         shares = {"share": f"{first.share:.0%}", "now": after.get(first.word, t("decode.less"))}
         expected, word = _expected(changed.words), literal(isolated(first.word))
