@@ -103,28 +103,22 @@ def models(layer: LayerSizes) -> None:
     rows, short = [], state.on_phone()
     formats = dict.fromkeys([layer.dtype] if short else [layer.dtype, "bf16"])  # published caches are in bf16
     for model in published_sizes():
-        spec, n_heads = model.spec, model.spec.n_heads
+        spec = model.spec
         kept, full = (model.layers * cost(one, 1).cache for one in (spec, variants(spec)["mha"]))
-        heads = "–" if isinstance(spec, LatentSpec) else str(spec.n_kv_heads)
-        sizes = {
-            t("cost.column_layers"): str(model.layers),
-            "d_model": str(spec.d_model),
-            "h": str(n_heads),
-            t("cost.column_kv_heads"): heads,
-        }
-        text = {
-            t("cost.column_text", dtype=layer.dtype): in_bytes(
-                kept * layer.bytes * layer.tokens * layer.batch
-            )
-        }
-        token = {t("cost.column_token", dtype=name): in_bytes(kept * BYTES[name], 5) for name in formats}
-        rows.append(
-            {t("cost.column_model"): model.name, t("cost.column_kind"): kind(spec).upper()}
-            | ({} if short else sizes)
-            | token
-            | {t("cost.column_share"): f"{kept / full:.1%}"}
-            | ({} if short else text)
-        )
+        row = {t("cost.column_model"): model.name, t("cost.column_kind"): kind(spec).upper()}
+        if not short:
+            row |= {
+                t("cost.column_layers"): str(model.layers),
+                "d_model": str(spec.d_model),
+                "h": str(spec.n_heads),
+                t("cost.column_kv_heads"): "–" if isinstance(spec, LatentSpec) else str(spec.n_kv_heads),
+            }
+        row |= {t("cost.column_token", dtype=name): in_bytes(kept * BYTES[name], 5) for name in formats}
+        row[t("cost.column_share")] = f"{kept / full:.1%}"
+        if not short:
+            of_text = in_bytes(kept * layer.bytes * layer.tokens * layer.batch)
+            row[t("cost.column_text", dtype=layer.dtype)] = of_text
+        rows.append(row)
     st.table(rows, hide_index=True, border="horizontal")
     if sources := views.fold(t("cost.sources"), key="sources"):
         sources.markdown(
