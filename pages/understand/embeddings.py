@@ -39,7 +39,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
         st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
         words.neighbours(known, chosen)
     with left:
-        percents = words.project_words(known, kinds, axes=axes).percents
+        percents = compute.once(known.vocabulary, words.projection, kinds=kinds, axes=axes).percents
         share = f"{percents.sum():.1f}"
         st.markdown(t("words.shares", share=share, axes=len(percents), d_model=width))
         words.map_of(known, kinds, axes=axes, chosen=chosen)

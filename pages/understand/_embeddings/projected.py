@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.analysis.embeddings import Map, kept, project, table
+from mha_core.analysis.embeddings import kept, project, table
 from mha_core.analysis.frames import origin
 from mha_core.figures.packed import Packed
 from mha_core.figures.scatter import scatter
@@ -12,6 +12,7 @@ from mha_core.scene.places import indices
 from pages._kit import charts, compute, state
 from pages._kit.scene import in_fragment
 from pages._kit.text import t
+from pages.understand._embeddings.words import axes_of
 
 MAX_WORDS = 64
 WIDTHS, HEIGHT = (280, 480), 340  # pixels
@@ -47,15 +48,16 @@ def two_heads() -> None:
     )
     for column, number in zip(st.columns(2), heads, strict=True):
         figure, shown = compute.once(trace, _map, layer=at, head=number)
+        title = t("words.two_heads_title", head=number + 1, share=f"{shown:.1f}")
         with column:
             charts.draw(
                 figure,
                 key=f"head_map_{number + 1}",
                 alt=t("words.two_heads_alt", count=layer.n_key, head=number + 1),
-                title=t("words.two_heads_title", head=number + 1, share=f"{shown:.1f}"),
+                title=title,
                 origin=origin(trace, layer=at, head=number),
             )
-            st.caption(t("words.two_heads_title", head=number + 1, share=f"{shown:.1f}"))
+            st.caption(title)
     if layer.d_k > 3:
         st.button(t("words.two_numbers"), key="two_numbers", on_click=state.go, kwargs=NARROW)
 
@@ -71,13 +73,10 @@ def _map(trace: AttentionTrace, *, layer: int, head: int) -> tuple[Packed, float
     """The keys on their main axes, all of them where there are three or fewer, and their per cent of all."""
     of = trace.layers[layer]
     axes = 3 if of.d_k == 3 else 2
-    keys: Map = project(table(of.sides.keys.labels, of.k[head]), axes=axes)
+    keys = project(table(of.sides.keys.labels, of.k[head]), axes=axes)
     figure = scatter(
         keys.points,
-        axes=[
-            t("words.axis", axis=axis, share=f"{percent:.1f}")
-            for axis, percent in enumerate(keys.percents, 1)
-        ],
+        axes=axes_of(keys),
         groups=pd.Series(t("words.two_heads_keys", head=head + 1), index=keys.points.index),
         labelled=set(keys.points.index),
         widths=WIDTHS,

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pandas as pd
 import streamlit as st
@@ -50,10 +49,6 @@ class Vocabulary:
     kinds: pd.Series
     language: str
     random: bool
-
-    @cached_property
-    def classes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.kinds))
 
     @property
     def by_chance(self) -> Chance:
@@ -131,7 +126,7 @@ def chosen_word(words: WordMap, query: str) -> str:
 
 def classes(words: WordMap) -> tuple[str, ...]:
     """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
-    options = words.vocabulary.classes
+    options = tuple(dict.fromkeys(words.vocabulary.kinds))
     if words.vocabulary.random:
         return options
     names, start = sorted(options), [kind for kind in SHOWN if kind in options]
@@ -157,20 +152,17 @@ def _class_names(words: Vocabulary) -> pd.Series:
     return words.kinds if words.random else words.kinds.map(_class_name)
 
 
-def project_words(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> Map:
+def projection(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
     """The words on the axes along which the words of `kinds` differ most."""
-    return compute.once(words.vocabulary, _projected, kinds=kinds, axes=axes)
-
-
-def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
     along = words.vectors.index[words.kinds.isin(kinds)]
     return project(words.vectors, axes=axes, along=along if len(along) >= MIN_WORDS else None)
 
 
 def map_of(words: WordMap, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
     """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
-    settings = {"sentence": words.sentence, "kinds": kinds, "axes": axes, "chosen": chosen}
-    figure, count = compute.once(words.vocabulary, _map, **settings)
+    figure, count = compute.once(
+        words.vocabulary, _map, sentence=words.sentence, kinds=kinds, axes=axes, chosen=chosen
+    )
     charts.draw(
         figure,
         key="words_map",
@@ -186,14 +178,14 @@ def _map(
     words: Vocabulary, *, sentence: tuple[str, ...], kinds: tuple[str, ...], axes: int, chosen: str
 ) -> tuple[Packed, int]:
     """The figure and the number of its words."""
-    word_map = compute.once(words, _projected, kinds=kinds, axes=axes)
+    word_map = compute.once(words, projection, kinds=kinds, axes=axes)
     index = words.vectors.index
     labelled = index.isin([*sentence, chosen])
     on_map = words.kinds.isin(kinds) | labelled
     rest = t("words.rest")
     figure = scatter(
         word_map.points[on_map.to_numpy()],
-        axes=_axes(word_map),
+        axes=axes_of(word_map),
         groups=_class_names(words).where(words.kinds.isin(kinds), rest),
         rest=rest,
         labelled=set(index[labelled]),
@@ -247,7 +239,7 @@ def relations(words: WordMap, kinds: tuple[str, ...], *, axes: int) -> None:
 
 def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> tuple[Packed, int]:
     """The figure and the number of its pairs."""
-    word_map, agreeing = compute.once(words, _projected, kinds=kinds, axes=axes), _agreeing(words)
+    word_map, agreeing = compute.once(words, projection, kinds=kinds, axes=axes), _agreeing(words)
     groups = {
         word: t(f"words.relation_{kind}")
         for kind, pairs in agreeing.items()
@@ -256,7 +248,7 @@ def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> tuple
     arrows = [pair for pairs in agreeing.values() for pair in pairs]
     figure = scatter(
         word_map.points.loc[list(groups)].iloc[:, :2],
-        axes=_axes(word_map)[:2],
+        axes=axes_of(word_map)[:2],
         groups=pd.Series(groups),
         labelled=set(groups),
         arrows=arrows,
@@ -330,7 +322,7 @@ def _clicked() -> None:
         state.go(word=word if isinstance(word, str) else word[0])
 
 
-def _axes(word_map: Map) -> list[str]:
+def axes_of(word_map: Map) -> list[str]:
     return [
         t("words.axis", axis=axis, share=f"{percent:.1f}")
         for axis, percent in enumerate(word_map.percents, 1)
