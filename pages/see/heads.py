@@ -38,6 +38,8 @@ twin = second_trace(scene)
 layer, head, query = indices(trace, scene.focus)
 of_layer = trace.layers[layer]
 opened = any(st.session_state.get(name) for name in FOLDS)
+# What a fold is about: the pictures above may have moved on without the server.
+named = t("overview.name", layer=layer + 1, head=head + 1)
 answered = []
 if scene.source == "model":
     texts = [scene.text] if twin is None else [scene.text, scene.twin]
@@ -66,16 +68,18 @@ overview_fold = overview.fold(trace, opened=overview.opens(trace))
 if trace.sides.length <= MAX_ALL_PAIRS:  # for a longer text the overview shows the other measurements
     if measured := fold(t("roles.title"), key="measurements"):
         with measured:
+            st.caption(named)
             measurements.show(trace, scene, layer=layer, head=head)
 elif of_layer.n_heads > 1 and (alike := fold(t("roles.alike_title"), key="likeness")):
     with alike:
-        measurements.likeness(trace, scene, layer=layer, head=head)
+        st.caption(named)
+        measurements.likeness(trace, scene, layer=layer)
 if of_layer.knows("q") and (explained := fold(t("why.title"), key=why.FOLD)):
     with explained:
         why.show(scene, trace, layer=layer, head=head, query=query)
 if numbers := fold(t("heads.numbers"), key="numbers"):
     with numbers:
-        measurements.name_head(layer, head)
+        st.caption(named)
         model_info.check_badge(of_layer, query)
         number_table.show(trace, layer=layer, head=head, query=query)
 

@@ -14,14 +14,8 @@ from pages._kit.text import number, t
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
 
 
-def name_head(layer: int, head: int) -> None:
-    """Name the head that a fold is about: the pictures above may have moved on without the server."""
-    st.caption(t("overview.name", layer=layer + 1, head=head + 1))
-
-
 def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     """Draw the roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
-    name_head(layer, head)
     measured = head_labels.table(trace)
     if measured is not None:
         st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
@@ -44,16 +38,10 @@ def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     table.columns = [t(f"roles.pattern.{name}") for name in table]
     st.dataframe(table.round(3), key="patterns_table")
     if trace.layers[layer].n_heads > 1:
-        _pairs(trace, scene, layer=layer)
+        likeness(trace, scene, layer=layer)
 
 
-def likeness(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
-    """Draw only the similarity of the heads, for a long text."""
-    name_head(layer, head)
-    _pairs(trace, scene, layer=layer)
-
-
-def _pairs(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
+def likeness(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """Draw the similarity of each pair of heads as a heatmap, and their mean."""
     layer_trace = trace.layers[layer]
     rows = layer_trace.n_query if trace.sides.length <= MAX_ALL_PAIRS else rows_of(layer_trace)

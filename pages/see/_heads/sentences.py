@@ -1,11 +1,11 @@
 """The head view of the page Heads: one sentence or two, the six matrices of a head, the other heads."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import streamlit as st
 
-from mha_core import AttentionTrace, Tokens
+from mha_core import AttentionTrace
 from mha_core.scene.scene import Scene
 from mha_core.traces.matrices import MATRICES, VIEWED
 from pages._kit import (
@@ -40,40 +40,36 @@ def show(
     With `reports` the view sends each move, for parts of the page that follow it. `answered` are traces of
     the same sentences with the model's answers, if these have been asked for. Returns as `draw_traces` does.
     """
-    traces = {"text": trace} | ({} if twin is None else {"twin": twin})
-    words = {field: compute.once(one, _words) for field, one in traces.items()}
+    traces = [trace] if twin is None else [trace, twin]
+    words = [compute.once(one, _words) for one in traces]
     more = {
         "strips": True,
         "matrices": True,
         "swings": invitation.is_newcomer() and controls.at_start(),
         "reports": reports,
         "computes": scene.source == "mini",
-        "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words.values()],
-        "notes": words["text"].notes,
-        "roles": words["text"].roles,
+        "answers": [answers.in_words(one) for one in answered] or [one.answers for one in words],
+        "notes": words[0].notes,
+        "roles": words[0].roles,
+        "explains": True,
+        "explanation": _explanation(traces),
     }
-
-    # A session keeps this function, which therefore must not hold a trace with all its results.
-    tokens = {field: one.tokens for field, one in traces.items()}
-
-    def change(chosen: dict) -> None:
-        field = list(tokens)[chosen["panel"]]
-        _type_over(tokens[field], chosen["word"], chosen["text"], field)
-
-    focus: dict[str, Any] = {"layer": layer, "head": head, "token": token}
-    every = list(traces.values())
-    more |= {"explains": True, "explanation": _explanation(every)}
     if scene.source != "file":
         if scene.source != "model":  # whose pieces are not always words
             more["rewrite"] = template("heads.rewrite")
         more |= {"without": t("heads.without"), "block": template("heads.block")}
-    return head_view.draw_traces(every, **focus, values=True, more=more, on_word=change)
+    # A session keeps the function, which therefore must not hold a trace with all its results.
+    typed = [*zip(("text", "twin"), (one.tokens for one in traces), strict=False)]
 
+    def change(chosen: dict) -> None:
+        field, tokens = typed[chosen["panel"]]
+        start, end = tokens.spans[chosen["word"]]
+        text = tokens.text[:start] + chosen["text"][:MAX_WORD] + tokens.text[end:]
+        state.go(**{field: text, "token": chosen["word"] + 1})
 
-def _type_over(tokens: Tokens, at: int, word: str, field: str) -> None:
-    start, end = tokens.spans[at]
-    text = tokens.text[:start] + word[:MAX_WORD] + tokens.text[end:]
-    state.go(**{field: text, "token": at + 1})
+    return head_view.draw_traces(
+        traces, layer=layer, head=head, token=token, values=True, more=more, on_word=change
+    )
 
 
 class SentenceWords(NamedTuple):
