@@ -1,7 +1,5 @@
 """A third-party model: its facts, all its heads in an overview, the models to choose, and known heads."""
 
-from functools import partial
-
 import streamlit as st
 
 from mha_core.scene.places import indices
@@ -27,7 +25,7 @@ if trace is not None and trace.layers:
     if trace.layers[layer].about.latent is not None:
         queries = trace.layers[layer].sides.queries
         chooser.show([], [chooser.words(queries, query, t("real.strip"))])
-    card.cache(trace, layer=layer, draw=partial(sharing.diagram, trace, layer=layer))
+    sharing.cache(trace, layer=layer)
     sharing.vectors(trace, layer=layer, token=query)
 
 choice.gallery()

@@ -1,11 +1,9 @@
-"""The card of a third-party model: its facts, its attention to special tokens, and its key-value cache."""
-
-from collections.abc import Callable
+"""The card of a third-party model: its facts, and its attention to special tokens."""
 
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis import cost, patterns
+from mha_core.analysis import patterns
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.loaded import LoadedModel
 from mha_core.traces.source import ModelSource
@@ -60,57 +58,6 @@ def facts(trace: AttentionTrace, entry: LoadedModel | None) -> list[tuple[str, s
     if source.revision:
         labelled.append((t("control.revision"), source.revision[:12]))
     return labelled
-
-
-def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None:
-    """The numbers per token in the key-value cache of a layer, beside those of other ways to share heads.
-
-    `draw` draws the diagram of the shared keys and values, between the sentence about it and the table.
-    """
-    layer_trace = trace.layers[layer]
-    sizes = cost.cache_sizes(layer_trace)
-    if sizes is None:
-        return
-    st.header(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
-    if (latent := layer_trace.about.latent) is not None:
-        st.markdown(t("real.latent", kv_rank=latent.kv_rank, rotary_width=latent.rotary_width or "–"))
-        if latent.q_rank is not None:
-            st.caption(t("real.latent_q", q_rank=latent.q_rank))
-    elif layer_trace.n_kv_heads == 1 < layer_trace.n_heads:
-        st.markdown(t("real.shared_one", heads=layer_trace.n_heads))
-    elif layer_trace.n_kv_heads < layer_trace.n_heads:
-        st.markdown(t("real.shared", heads=layer_trace.n_heads, kv=layer_trace.n_kv_heads))
-    elif layer_trace.n_heads > 1:
-        st.markdown(t("real.own", heads=layer_trace.n_heads))
-    draw()
-    names = {"all": t("real.cache_all"), "shared": t("real.cache_shared"), "one": t("real.cache_one")}
-    names["latent"] = t("real.cache_latent")
-    if sizes.get("shared") in (sizes["all"], sizes["one"]):  # the same as one of the other ways
-        sizes.pop("shared")
-    used = next(way for way in ("latent", "shared", "all", "one") if sizes.get(way) == sizes["own"])
-    rows = [
-        {
-            t("real.cache_way"): names[way],
-            t("real.cache_numbers"): sizes[way],
-            t("real.cache_share"): f"{sizes[way] / sizes['all']:.1%}",
-            t("real.cache_here"): "✓" if way == used else "",
-        }
-        for way in ("all", "shared", "latent", "one")
-        if way in sizes
-    ]
-    st.table(rows, hide_index=True, width="content", border="horizontal")
-    if latent is not None and "latent" in sizes:
-        st.markdown(
-            t(
-                "real.cache_latent_sum",
-                parts=" + ".join(str(n) for n in (latent.kv_rank, latent.rotary_width) if n is not None),
-                kept=sizes["latent"],
-                heads=layer_trace.n_heads,
-                d_k=layer_trace.d_k,
-                d_v=layer_trace.d_v,
-                all=sizes["all"],
-            )
-        )
 
 
 def special_share(trace: AttentionTrace) -> str:
