@@ -25,10 +25,10 @@ def cache(trace: AttentionTrace, *, layer: int) -> None:
     if sizes is None:
         return
     st.header(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
-    if (latent := layer_trace.about.latent) is not None:
-        st.markdown(t("real.latent", kv_rank=latent.kv_rank, rotary_width=latent.rotary_width or "–"))
-        if latent.q_rank is not None:
-            st.caption(t("real.latent_q", q_rank=latent.q_rank))
+    if (about := layer_trace.about.latent) is not None:
+        st.markdown(t("real.latent", kv_rank=about.kv_rank, rotary_width=about.rotary_width or "–"))
+        if about.q_rank is not None:
+            st.caption(t("real.latent_q", q_rank=about.q_rank))
     elif layer_trace.n_kv_heads == 1 < layer_trace.n_heads:
         st.markdown(t("real.shared_one", heads=layer_trace.n_heads))
     elif layer_trace.n_kv_heads < layer_trace.n_heads:
@@ -36,14 +36,12 @@ def cache(trace: AttentionTrace, *, layer: int) -> None:
     elif layer_trace.n_heads > 1:
         st.markdown(t("real.own", heads=layer_trace.n_heads))
     _diagram(trace, layer=layer)
-    names = {"all": t("real.cache_all"), "shared": t("real.cache_shared"), "one": t("real.cache_one")}
-    names["latent"] = t("real.cache_latent")
     if sizes.get("shared") in (sizes["all"], sizes["one"]):  # the same as one of the other ways
         sizes.pop("shared")
     used = next(way for way in ("latent", "shared", "all", "one") if sizes.get(way) == sizes["own"])
     rows = [
         {
-            t("real.cache_way"): names[way],
+            t("real.cache_way"): t(f"real.cache_{way}"),
             t("real.cache_numbers"): sizes[way],
             t("real.cache_share"): f"{sizes[way] / sizes['all']:.1%}",
             t("real.cache_here"): "✓" if way == used else "",
@@ -52,11 +50,11 @@ def cache(trace: AttentionTrace, *, layer: int) -> None:
         if way in sizes
     ]
     st.table(rows, hide_index=True, width="content", border="horizontal")
-    if latent is not None and "latent" in sizes:
+    if about is not None:
         st.markdown(
             t(
                 "real.cache_latent_sum",
-                parts=" + ".join(str(n) for n in (latent.kv_rank, latent.rotary_width) if n is not None),
+                parts=" + ".join(str(n) for n in (about.kv_rank, about.rotary_width) if n is not None),
                 kept=sizes["latent"],
                 heads=layer_trace.n_heads,
                 d_k=layer_trace.d_k,
@@ -67,18 +65,13 @@ def cache(trace: AttentionTrace, *, layer: int) -> None:
 
 
 def _diagram(trace: AttentionTrace, *, layer: int) -> None:
-    """Each query head with a line to its keys and values; nothing where they are unknown."""
+    """Each query head with a line to its keys and values."""
     layer_trace = trace.layers[layer]
-    if not layer_trace.knows("k"):
-        return
     heads = layer_trace.n_heads
     queries = t("sharing.queries", count=heads)
-    if (latent_about := layer_trace.about.latent) is not None:
-        parts = [
-            (latent_about.kv_rank, t("sharing.short")),
-            (latent_about.rotary_width or 0, t("sharing.position")),
-        ]
-        parts = [part for part in parts if part[0]]
+    if (about := layer_trace.about.latent) is not None:
+        every = (about.kv_rank, t("sharing.short")), (about.rotary_width, t("sharing.position"))
+        parts = [(width, name) for width, name in every if width]
         alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))
         hover = [t("sharing.head_latent", head=head + 1) for head in range(heads)]
         names = " + ".join(name for _, name in parts)
