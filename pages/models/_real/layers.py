@@ -15,9 +15,6 @@ from pages._kit import charts, chooser, heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, t
 
-# The numbers of a picture, their scale, and which of them are hidden.
-Drawn = tuple[np.ndarray, Literal["weights", "signed"], np.ndarray | None]
-
 
 def show(trace: AttentionTrace, scene: Scene) -> None:
     """The pills of the layers, and below them the pictures of the chosen layer, if it has some of its own."""
@@ -41,31 +38,17 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
         return
     _, head, query = indices(trace, scene.focus)
     own = head * index.n_heads // layer_trace.n_heads
-    share = index.share(head)
-    st.markdown(
-        t(
-            "layers.index",
-            count=index.budget * index.block_size,
-            share=f"{share[query]:.1%}",
-            head=head + 1,
-        )
-    )
+    count, share = index.budget * index.block_size, index.share(head)[query]
+    st.markdown(t("layers.index", count=count, share=f"{share:.1%}", head=head + 1))
     labels = layer_trace.sides.queries.labels
     part, first, spans = charts.window_of(layer_trace.sides, query, keys=True)
     where = replace(origin(trace, layer=layer, head=head), spans=spans)
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
-    chosen = index.chosen[own]
-    weights = layer_trace.weights(head)[part, part]
-    pictures: dict[str, Drawn] = {
-        "chosen": (chosen[part, part], "weights", None),
-        "taken": (weights, "weights", ~chosen[part, part]),
-    }
-    if index.scores is not None:
-        scores = index.scores[own].repeat(index.block_size, axis=1)[:, : len(labels)][part, part]
-        of_scores: Drawn = (scores, "signed", ~np.isfinite(scores))
-        pictures = {"scores": of_scores, **pictures}
-    drawn = [
-        Heatmap(
+
+    def drawn(
+        name: str, values: np.ndarray, kind: Literal["weights", "signed"], hidden: np.ndarray | None
+    ) -> Heatmap:
+        return Heatmap(
             name,
             t(f"layers.index_{name}"),
             "",
@@ -77,9 +60,13 @@ def _index(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
             origin=where,
             start=(first, None),
         )
-        for name, (values, kind, hidden) in pictures.items()
-    ]
-    heatmaps.draw(drawn, key="index")
+
+    chosen, weights = index.chosen[own][part, part], layer_trace.weights(head)[part, part]
+    pictures = [drawn("chosen", chosen, "weights", None), drawn("taken", weights, "weights", ~chosen)]
+    if index.scores is not None:
+        scores = index.scores[own].repeat(index.block_size, axis=1)[:, : len(labels)][part, part]
+        pictures.insert(0, drawn("scores", scores, "signed", ~np.isfinite(scores)))
+    heatmaps.draw(pictures, key="index")
 
 
 def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
