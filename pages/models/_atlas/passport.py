@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace
 from mha_core.atlases import measures as of_texts
 from mha_core.atlases.query import Atlas
 from mha_core.figures.packed import Packed
@@ -15,7 +14,7 @@ from pages._kit import charts, chooser, compute
 from pages._kit.chooser import NumberRow
 from pages._kit.head_labels import in_words, measure_name
 from pages._kit.text import joined, literal, paragraph, t
-from pages.models._atlas.subject import Subject
+from pages.models._atlas.subject import Subject, has_links
 
 MAX_TEXT = 60  # characters of the visitor's sentence in a caption
 BESIDES = "distance"  # is no share, so it is in the table alone
@@ -91,12 +90,8 @@ def _own_values(subject: Subject) -> dict[str, float]:
     """The measures of the head in the visitor's sentence; those of links are not known there."""
     if subject.own is None:
         return {}
-    values = compute.once(subject.own, _of_trace, layer=subject.layer)
-    return dict(zip(of_texts.MEASURES, values[subject.head].tolist(), strict=True))
-
-
-def _of_trace(trace: AttentionTrace, *, layer: int) -> np.ndarray:
-    return of_texts.of_layer(trace.layers[layer]).value
+    values = compute.once(subject.own.layers[subject.layer], of_texts.of_layer).value[subject.head]
+    return dict(zip(of_texts.MEASURES, values.tolist(), strict=True))
 
 
 def _of_own(subject: Subject) -> str:
@@ -105,7 +100,7 @@ def _of_own(subject: Subject) -> str:
         return ""
     text = subject.own.tokens.text
     short = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-    return t(f"atlas.of_own_{'linked' if subject.has_links else 'alone'}", text=literal(short))
+    return t(f"atlas.of_own_{'linked' if has_links(subject.atlas) else 'alone'}", text=literal(short))
 
 
 def _drawn(

@@ -1,6 +1,5 @@
 """All heads of an atlas by two of its measures; a click on one opens its passport."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pandas as pd
@@ -64,7 +63,7 @@ def show(subject: Subject, axes: Axes) -> None:
         title=title,
         name="atlas_map",
         origin=subject.origin,
-        on_select=_clicked(key),
+        on_select=lambda: _clicked(key),
         selection_mode="points",
     )
     st.caption(t("atlas.map_how"))
@@ -131,11 +130,8 @@ def _drawn(
     return Packed(figure), table
 
 
-def _clicked(key: str) -> Callable[[], None]:
-    def move() -> None:
-        points = st.session_state[key]["selection"]["points"]
-        if points and "customdata" in points[0]:
-            layer, head = points[0]["customdata"]
-            state.go(layer=int(layer) + 1, head=int(head) + 1)
-
-    return move
+def _clicked(key: str) -> None:
+    points = st.session_state[key]["selection"]["points"]
+    if points and "customdata" in points[0]:
+        layer, head = points[0]["customdata"]
+        state.go(layer=int(layer) + 1, head=int(head) + 1)

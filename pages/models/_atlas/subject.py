@@ -39,11 +39,6 @@ class Subject(NamedTuple):
         return self.every_claim.get((self.layer, self.head), ())
 
     @property
-    def has_links(self) -> bool:
-        """Whether the links between words are known, as they are in made-up sentences."""
-        return _has_links(self.atlas)
-
-    @property
     def name(self) -> str:
         return t("overview.name", layer=self.layer + 1, head=self.head + 1)
 
@@ -118,8 +113,9 @@ def _name(atlas: Atlas) -> str:
 
 
 def _texts(atlas: Atlas) -> str:
-    return t(f"atlas.texts_{'made_up' if _has_links(atlas) else 'read'}", count=f"{atlas.n_texts:,}")
+    return t(f"atlas.texts_{'made_up' if has_links(atlas) else 'read'}", count=f"{atlas.n_texts:,}")
 
 
-def _has_links(atlas: Atlas) -> bool:
+def has_links(atlas: Atlas) -> bool:
+    """Whether the links between words are known, as they are in made-up sentences."""
     return not set(ROLES).isdisjoint(atlas.measures)
