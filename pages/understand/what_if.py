@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.scene.changes import edits_of, read
+from mha_core.scene.changes import read
 from mha_core.scene.places import indices
 from pages._kit import head_labels, pair, refusals
 from pages._kit.scene import scene_and_trace
@@ -31,8 +31,7 @@ with came_of_it if chosen else st.container():
         refusals.show(refusal)
         changes.take_away(scene, before, chosen)
         st.stop()
-    edits = edits_of(chosen)
-    answered = changed_answers.asked(text, before, after, edits, scene=scene)
+    answered = changed_answers.asked(text, before, after, scene=scene)
     if answered is not None:
         changed_answers.show(answered.before, answered.after, text.swaps)
         if chosen:
@@ -48,12 +47,12 @@ changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
 if chosen:
-    moved.without_w_o(after, edits, layer=layer, head=head, query=at)
+    moved.without_w_o(after, layer=layer, head=head, query=at)
 painted = changes.painter(chosen, layer=layer, head=head)
 moved.matrices(both, partners=text.partners, painted=painted)
 if chosen:
     st.header(t("what_if.layers"))
-    moved.reached(before, after, text, edits, query=at)
+    moved.reached(before, after, text, query=at)
     moved.measured(before, after, text, layer=layer, head=head, query=query)
 if answered is not None:
     changed_answers.of_heads(scene, answered.after)

@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, effects
-from mha_core.attention.edits import Edit
 from mha_core.focus.focus import Focus
 from mha_core.scene import swaps
 from mha_core.scene.scene import Scene
@@ -36,17 +35,13 @@ class Answered(NamedTuple):
 
 
 def asked(
-    text: Rearranged,
-    before: AttentionTrace,
-    after: AttentionTrace,
-    edits: Sequence[Edit],
-    *,
-    scene: Scene,
+    text: Rearranged, before: AttentionTrace, after: AttentionTrace, *, scene: Scene
 ) -> Answered | None:
     """Both traces with the model's answers, a transformers model's only on request; None without any."""
     if scene.source != "model":
         return Answered(before, after, (before, after)) if any(before.answers) else None
-    texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
+    typed = scene.text, ()
+    texts = [typed] if after is before else [typed, (text.scene.text, after.source.edits)]
     found = answers.traces_with_answers(scene, texts)
     if not found:
         return None

@@ -22,10 +22,7 @@ ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 
 
 def matrices(
-    sides: pair.Pair,
-    *,
-    partners: pair.Partners | None,
-    painted: Callable[[str, range, range], None],
+    sides: pair.Pair, *, partners: pair.Partners | None, painted: Callable[[str, range, range], None]
 ) -> None:
     """The matrices of a head that a change alters, from its weights to the output of its layer.
 
@@ -50,9 +47,11 @@ def matrices(
         pair.show_matrices(sides[-1:], ["weights"], key="what-if", painted=painted)
 
 
-def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
+def without_w_o(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     """If W^O is left out of a layer: Z and the sum of what its heads write, on one scale, and their gap."""
-    if not any(isinstance(edit, Concatenation) and edit.layer in (None, layer) for edit in edits):
+    if not any(
+        isinstance(edit, Concatenation) and edit.layer in (None, layer) for edit in trace.source.edits
+    ):
         return
     of_layer = trace.layers[layer]
     gap = literal(number(float(np.abs(of_layer.result() - of_layer.concat()).max())))
@@ -69,9 +68,7 @@ def without_w_o(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, hea
     heatmaps.draw(drawn, key="what-if-z", traces=traces)
 
 
-def reached(
-    before: AttentionTrace, after: AttentionTrace, text: Rearranged, edits: Sequence[Edit], *, query: int
-) -> None:
+def reached(before: AttentionTrace, after: AttentionTrace, text: Rearranged, *, query: int) -> None:
     """Show how far the heads' outputs of each token moved, layer by layer, and where nothing can change.
 
     Of a long text, the part around the token is shown.
@@ -80,7 +77,7 @@ def reached(
         return
     rows = window(len(after.sides.queries), query, WINDOW)
     try:
-        cells = ~np.stack(_cone(text, edits))
+        cells = ~np.stack(_cone(text, after.source.edits))
     except MhaError as error:
         st.caption(literal(said(error)))
         return
