@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError
+from mha_core import MhaError
 from mha_core.analysis.patterns import POSITIONS
 from mha_core.atlases.measures import ROLES
 from mha_core.atlases.query import DECILES, Atlas
@@ -53,7 +53,8 @@ def show(subject: Subject) -> None:
         )
         choice.draw(st.selectbox, t("atlas.decile"), DECILE, names, names[0], words=str, width=170)
     measure = st.session_state[MEASURE]
-    st.caption(t(f"atlas.about.{_kind(measure)}", measure=measure_name(measure)))
+    about = "role" if measure in ROLES else "position" if measure in POSITIONS else measure
+    st.caption(t(f"atlas.about.{about}", measure=measure_name(measure)))
     found = compute.once(
         subject.atlas,
         _examples,
@@ -89,13 +90,6 @@ def _begin(subject: Subject, usual: str) -> None:
     st.session_state["atlas_place"] = place
 
 
-def _kind(measure: str) -> str:
-    """The name of the sentence that explains a measure."""
-    if measure in ROLES:
-        return "role"
-    return "position" if measure in POSITIONS else measure
-
-
 def _examples(atlas: Atlas, *, layer: int, head: int, measure: str, decile: int) -> tuple[Example, ...]:
     rows = atlas.top(measure, layer=layer, head=head, n=MOST, decile=decile)
     columns = (rows[name].tolist() for name in ("string", "value", "query", "key"))
@@ -118,20 +112,15 @@ def _draw(subject: Subject, example: Example) -> None:
     place: dict[str, Any] = {"layer": subject.layer, "head": subject.head, "token": example.query}
     alone = {"questions": None}  # no other head is drawn that answers a question there
     head_view.draw_traces([trace], **place, key="atlas_view", follows=False, more=alone)
-    st.caption(_cell(trace, subject, example))
-    scene = replace(scene, focus=focus_on(trace, **place, heads=[subject.head]))
-    links = " · ".join(f"[{t(f'{name}.title')}]({_address(scene, page)})" for page, name in OPENS.items())
+    row = trace.layers[subject.layer].weights(subject.head, rows=[example.query])[0]
+    query, key = trace.sides.queries.labels[example.query], trace.sides.keys.labels[example.key]
+    cell = {"query": literal(isolated(query)), "key": literal(isolated(key))}
+    st.caption(t("atlas.cell", weight=short(float(row[example.key])), **cell))
+    here = parts(replace(scene, focus=focus_on(trace, **place, heads=[subject.head])).link())
+    values = {**here.values, **in_link()}
+    addresses = {name: compose(here._replace(page=page, values=values)) for page, name in OPENS.items()}
+    links = " · ".join(f"[{t(f'{name}.title')}](./{address})" for name, address in addresses.items())
     st.markdown(t("atlas.open", links=links))
-
-
-def _cell(trace: AttentionTrace, subject: Subject, example: Example) -> str:
-    sides, row = trace.sides, trace.layers[subject.layer].weights(subject.head, rows=[example.query])[0]
-    return t(
-        "atlas.cell",
-        query=literal(isolated(sides.queries.labels[example.query])),
-        key=literal(isolated(sides.keys.labels[example.key])),
-        weight=short(float(row[example.key])),
-    )
 
 
 def _scene(atlas: Atlas, text: str) -> Scene:
@@ -142,9 +131,3 @@ def _scene(atlas: Atlas, text: str) -> Scene:
     if source == "model":
         settings["model"] = made["source"]
     return Scene(text=text, twin="", source=source, **settings)
-
-
-def _address(scene: Scene, page: str) -> str:
-    """The address at which a scene opens on a page."""
-    here = parts(scene.link())
-    return f"./{compose(here._replace(page=page, values={**here.values, **in_link()}))}"

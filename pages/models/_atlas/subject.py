@@ -1,6 +1,5 @@
 """The subject of the page Atlas: an atlas, one of its heads, and the visitor's own sentence."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import streamlit as st
@@ -51,21 +50,26 @@ class Subject(NamedTuple):
 
 
 def choose() -> Subject:
-    """The chosen atlas, at first that of the scene's model, and the head at which the scene looks."""
+    """The chosen atlas and the head at which the scene looks.
+
+    It is at first the atlas of the scene's model, else the first of the reader's language.
+    """
     try:
         atlases = [*library.atlases()]
     except MhaError as error:
         refusals.show(error)
         st.stop()
     every = {atlas.folder.name: atlas for atlas in reversed(atlases)}  # of one name the first
-    trace = _of_scene()
+    scene = state.current()  # its model may not be there, or cannot read the text
+    trace = None if scene.source == "model" and not model_source.ready(scene) else compute.peek(scene)
     first = None if trace is None else library.of(trace.source)
+    in_language = (atlas for atlas in atlases if getattr(atlas.source, "language", None) == language())
     choice.draw(
         st.selectbox,
         t("atlas.choose"),
         "atlas",
         [*reversed(every)],
-        (first or _usual(atlases)).folder.name,
+        (first or next(in_language, atlases[0])).folder.name,
         words=lambda name: _name(every[name]),
         width=470,
     )
@@ -75,18 +79,6 @@ def choose() -> Subject:
     head = _within("head", focus.head, heads[layer - 1])
     own = trace if trace is not None and atlas.is_of(trace.source) else None
     return Subject(atlas, layer - 1, head - 1, own, has_own=trace is None or first is not None)
-
-
-def _of_scene() -> AttentionTrace | None:
-    """The trace of the visitor's sentence; None if its model is not there or cannot read it."""
-    scene = state.current()
-    return None if scene.source == "model" and not model_source.ready(scene) else compute.peek(scene)
-
-
-def _usual(atlases: Sequence[Atlas]) -> Atlas:
-    """The first atlas of the reader's language, or the first of all."""
-    own = (atlas for atlas in atlases if getattr(atlas.source, "language", None) == language())
-    return next(own, atlases[0])
 
 
 def _within(field: str, number: int, most: int) -> int:

@@ -3,14 +3,14 @@
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, LayerTrace
+from mha_core import AttentionTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, origin
 from mha_core.scene.scene import Scene
 from pages._kit import compute, head_labels, heatmaps
 from pages._kit.text import number, t
 
-# Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
+# In a long text: weights compared over all pairs of heads at most, in half a second, and rows at least.
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
 
 
@@ -44,7 +44,10 @@ def show(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
 def likeness(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     """Draw the similarity of each pair of heads as a heatmap, and their mean."""
     layer_trace = trace.layers[layer]
-    rows = layer_trace.n_query if trace.sides.length <= MAX_ALL_PAIRS else rows_of(layer_trace)
+    rows = layer_trace.n_query
+    if trace.sides.length > MAX_ALL_PAIRS:
+        pairs = layer_trace.n_heads * (layer_trace.n_heads - 1) // 2
+        rows = min(rows, max(MIN_ROWS, MAX_CELLS // (pairs * layer_trace.n_key)))
     similarities = compute.kept(
         "similarities",
         f"{layer} {rows} {compute.cache_key(scene)}",
@@ -63,9 +66,3 @@ def likeness(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
         "alike", t("roles.alike_name"), t("roles.alike_meaning"), frame, "weights", origin=source
     )
     heatmaps.draw([drawn], key="alike")
-
-
-def rows_of(layer: LayerTrace) -> int:
-    """The number of rows to compare: in a long text, as many as take half a second."""
-    pairs = layer.n_heads * (layer.n_heads - 1) // 2
-    return min(layer.n_query, max(MIN_ROWS, MAX_CELLS // (pairs * layer.n_key)))

@@ -75,11 +75,13 @@ def draw(layer: LayerTrace, *, head: int, at: int, edits: Sequence[Edit]) -> Non
         if place == 0 and at:
             span = len(drawn) - 1 + (len(drawn) < len(order))
             bracket = f'<td class="bracket" rowspan="{span}"></td>'
+        weight = float(weights[row])
         lines.append(
             f'<tr class="{kind}">{bracket}<th scope="row">{words[row]}{mark}</th>'
             f"{_vector(k[row], largest['k'], hidden=kind == 'gone')}"
             f'<td class="number score">{number(float(scores[row])) if seen[row] else "−∞"}</td>'
-            f"{_share(float(weights[row]))}{_vector(v[row], largest['v'], hidden=kind == 'gone')}</tr>"
+            f'<td class="share"><div><u style="width:{weight:.1%}"></u>{short(weight)}</div></td>'
+            f"{_vector(v[row], largest['v'], hidden=kind == 'gone')}</tr>"
         )
     query, output = layer.q[head, at], layer.output(head, rows=[at])[0]
     one, two = subscript(head + 1), subscript(shared + 1)
@@ -119,10 +121,6 @@ def _vector(values: np.ndarray, largest: float, *, hidden: bool = False) -> str:
         for value in values[:CELLS].tolist()
     )
     return f'<td class="vector"><div class="strip">{"" if hidden else cells}</div></td>'
-
-
-def _share(weight: float) -> str:
-    return f'<td class="share"><div><u style="width:{weight:.1%}"></u>{short(weight)}</div></td>'
 
 
 def _colours() -> str:

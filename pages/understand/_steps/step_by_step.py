@@ -9,7 +9,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, Picture, around, largest_weight
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, around, largest_weight
 from mha_core.focus import token_names
 from mha_core.scene.places import indices
 from mha_core.traces.tokens import subscript
@@ -169,15 +169,12 @@ def _pictures(
         shown = {f"{picture.name} {picture.symbol}": picture for picture in every}
         names = list(shown)
         for name, picture in shown.items():
-            unique.setdefault(name, _matrix(picture, name, limit=limit, query=query))
+            matrix = heatmaps.to_heatmap(picture, name, limit=limit, query=query)
+            if picture.name in ON_THE_PATH:  # a click chooses both tokens; the path explains the number
+                matrix = replace(matrix, matrix=None, start=picture.start)
+            unique.setdefault(name, matrix)
         count = len(names)
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
         results = names[len(step.before) : len(names) - len(step.wrong)] if step.before else []
         drawn[step.name] = heatmaps.StepMatrices(names, results, across)
     return list(unique.values()), drawn
-
-
-def _matrix(picture: Picture, name: str, *, limit: float, query: int) -> heatmaps.Heatmap:
-    """A matrix. A click on a cell of two tokens chooses both; their path says where its number comes from."""
-    drawn = heatmaps.to_heatmap(picture, name, limit=limit, query=query)
-    return replace(drawn, matrix=None, start=picture.start) if picture.name in ON_THE_PATH else drawn

@@ -50,9 +50,8 @@ def choose(
                 t("what_if.kind"),
                 [
                     name
-                    for name, kind in changes.KINDS.items()
-                    if kind.type is not Swap
-                    and name not in (*changes.OF_CACHE, "row")  # they are made elsewhere
+                    for name in changes.KINDS
+                    if name not in ("swap", "row", *changes.OF_CACHE)  # they are made elsewhere
                     and not (third_party and name in changes.OF_OWN_MODULES)
                 ],
                 format_func=lambda kind: t(f"what_if.{kind}"),
@@ -317,17 +316,13 @@ def _set(chosen: Sequence[Change]) -> None:
 
 def _start(trace: AttentionTrace, *, layer: int, query: int, key: int) -> None:
     """The fields' first values: the token in focus and what it looks at, anew for another sentence."""
-    counts = _counts(trace)
-    text = trace.tokens.text
-    if st.session_state.get("changed_text") != text:
-        st.session_state["changed_text"] = text
-        for name in counts:
-            st.session_state.pop(f"change_{name}", None)
+    is_new = st.session_state.get("changed_text") != trace.tokens.text
     offers = {"layer": layer + 1, "head": ALL, "from": query + 1, "to": key + 1}
-    for name, count in counts.items():
-        if not ALL <= st.session_state.get(f"change_{name}", -1) <= count:
+    for name, count in _counts(trace).items():
+        if is_new or not ALL <= st.session_state.get(f"change_{name}", -1) <= count:
             st.session_state[f"change_{name}"] = offers[name]
     st.session_state.setdefault("change_by", HOT)
+    st.session_state["changed_text"] = trace.tokens.text
 
 
 def _counts(trace: AttentionTrace) -> Mapping[str, int]:
