@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import Origin, origin
+from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Looks, OverLayers, column_of, densest, leading, over_layers, row_of
 from mha_core.figures.bars import bars
 from pages._kit import charts, compute, heatmaps, state
@@ -47,38 +47,39 @@ def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple
 
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
-    drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
-    _heatmaps(subject.trace, both, drawn, key="one-heads")
+    _heatmaps(subject, both, "head")
     weights = {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
+    has_any = any(of.to_numpy().any() for of in weights.values())
     table(
         lambda: _long_table(subject, "head", weights),
         name="heads",
         subject=subject,
-        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if drawn else None,
+        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if has_any else None,
     )
 
 
-def _heads_drawn(
-    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, scale: str
+def _heatmaps(subject: Subject, both: Sequence[Direction], lines: str) -> None:
+    """Draw heads or layers × tokens in both directions; a sentence says where all weights are 0."""
+    for side in both:
+        if not side.looks.weights.to_numpy().any():
+            st.markdown(side.empty)
+    drawn = subject.of(_drawn, lines=lines, head=subject.head, key=subject.key, scale=state.focus().scale)
+    if drawn:
+        traces = {one.name: subject.trace for one in drawn if one.explains}
+        heatmaps.draw(drawn, key=f"one-{lines}s", across=2, stacked=True, traces=traces)
+    for side in both:
+        partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
+
+
+def _drawn(
+    trace: AttentionTrace, *, lines: str, layer: int, head: int, token: int, key: int, scale: str
 ) -> list[Heatmap]:
-    both = compute.once(trace, both_of, layer=layer, token=token, key=key)
-    ends = {"looks": token, "seen": key}
-    return _on_one_scale(both, scale, framed=head, origin=origin(trace, layer=layer, head=head), ends=ends)
-
-
-def _on_one_scale(
-    both: Sequence[Direction],
-    scale: str,
-    *,
-    framed: int,
-    origin: Origin,
-    ends: Mapping[str, int] | None = None,
-) -> list[Heatmap]:
-    """Heads or layers × the tokens with the most weight, in each direction that has any weight.
-
-    `ends` are the token that looks and the one that is looked at, by the names of the directions.
-    """
+    """Heads or layers × the tokens with the most weight, in each direction that has any, on one scale."""
+    both: Sequence[Direction] = compute.once(trace, both_of, layer=layer, token=token, key=key)
+    if lines == "layer":
+        both = _of_means(both, _means(trace, token, key))
     limit = heatmaps.scale_end(scale, max(float(side.looks.weights.to_numpy().max()) for side in both))
+    ends = {"looks": token, "seen": key}
     drawn = []
     for side in both:
         weights, hidden = side.looks
@@ -86,8 +87,7 @@ def _on_one_scale(
             continue
         columns = densest(weights, MAX_COLUMNS)
         frame = weights.iloc[:, columns]
-        line = frame.index.name  # head or layer
-        names = pd.Index([t(f"one.{line}_number", number=number) for number in frame.index], name=line)
+        names = pd.Index([t(f"one.{lines}_number", number=number) for number in frame.index], name=lines)
         masked = hidden[:, columns]
         drawn.append(
             Heatmap(
@@ -98,9 +98,9 @@ def _on_one_scale(
                 "weights",
                 limit=limit,
                 hidden=masked if masked.any() else None,
-                row=framed,
-                origin=origin,
-                cell=partial(_cell, side.name, ends[side.name], columns) if ends else None,
+                row=head if lines == "head" else layer,
+                origin=origin(trace, layer=layer, head=head),
+                cell=partial(_cell, side.name, ends[side.name], columns) if lines == "head" else None,
             )
         )
     return drawn
@@ -109,20 +109,6 @@ def _on_one_scale(
 def _cell(direction: str, end: int, columns: np.ndarray, row: int, column: int) -> MatrixCell:
     pair = (end, int(columns[column]))
     return MatrixCell("weights", row, *(pair if direction == "looks" else pair[::-1]))
-
-
-def _heatmaps(
-    trace: AttentionTrace, both: Sequence[Direction], drawn: Sequence[Heatmap], *, key: str
-) -> None:
-    """Draw heatmaps of both directions; where all weights of a direction are 0 a sentence says so."""
-    for side in both:
-        if not side.looks.weights.to_numpy().any():
-            st.markdown(side.empty)
-    if drawn:
-        traces = {one.name: trace for one in drawn if one.explains}
-        heatmaps.draw(drawn, key=key, across=2, stacked=True, traces=traces)
-    for side in both:
-        partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
 
 
 def partly(values: np.ndarray, columns: np.ndarray) -> None:
@@ -235,8 +221,7 @@ def clicked(key: str, setting: str) -> None:
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
     means = _means(subject.trace, subject.token, subject.key)
-    drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key, scale=state.focus().scale)
-    _heatmaps(subject.trace, _of_means(both, means), drawn, key="one-layers")
+    _heatmaps(subject, _of_means(both, means), "layer")
     weights = {f"mean weight {how}": of.mean for how, of in zip(WAYS, means.values(), strict=True)}
     table(
         lambda: _long_table(subject, "layer", weights),
@@ -256,14 +241,6 @@ def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]
 def _of_means(both: Sequence[Direction], means: Mapping[str, OverLayers]) -> list[Direction]:
     """Both directions with the means of all layers in place of the weights of one."""
     return [side._replace(looks=Looks(means[side.name].mean, means[side.name].hidden)) for side in both]
-
-
-def _layers_drawn(
-    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, scale: str
-) -> list[Heatmap]:
-    both = compute.once(trace, both_of, layer=layer, token=token, key=key)
-    of_means = _of_means(both, _means(trace, token, key))
-    return _on_one_scale(of_means, scale, framed=layer, origin=origin(trace, layer=layer, head=head))
 
 
 def _strongest(side: Direction, means: OverLayers) -> None:
