@@ -1,7 +1,5 @@
 """All heads of an atlas by two of its measures; a click on one opens its passport."""
 
-from typing import NamedTuple
-
 import pandas as pd
 import streamlit as st
 
@@ -20,31 +18,16 @@ ALL, CLAIMED = "all", "claimed"
 NUMBERS = ("mean", "low", "high", "shuffled", "chance")
 
 
-class Axes(NamedTuple):
-    """The measures across and up."""
-
-    across: str
-    up: str
-
-
-def choose(subject: Subject) -> Axes:
-    """The controls of the measures, and of which heads are drawn."""
+def choose(subject: Subject) -> tuple[str, str]:
+    """The controls of the measures across and up, which it returns, and of which heads are drawn."""
     atlas = subject.atlas
-    axes = Axes(_axis(atlas, "atlas_x", ACROSS), _axis(atlas, "atlas_y", UP))
+    axes = _axis(atlas, "atlas_x", ACROSS), _axis(atlas, "atlas_y", UP)
     layers = [str(number) for number in range(1, len(atlas.manifest["heads"]) + 1)]
-    choice.draw(
-        st.selectbox,
-        t("atlas.show"),
-        SHOWN,
-        [ALL, CLAIMED, *layers],
-        ALL,
-        words=_shown,
-        width=180,
-    )
+    choice.draw(st.selectbox, t("atlas.show"), SHOWN, [ALL, CLAIMED, *layers], ALL, words=_shown, width=180)
     return axes
 
 
-def show(subject: Subject, axes: Axes) -> None:
+def show(subject: Subject, axes: tuple[str, str]) -> None:
     """The figure, and the same as a table."""
     figure, table = compute.once(
         subject.atlas,
@@ -53,7 +36,7 @@ def show(subject: Subject, axes: Axes) -> None:
         heads=_kept(subject, st.session_state[SHOWN]),
         chosen=(subject.layer, subject.head),
     )
-    title = t("atlas.map_title", x=measure_name(axes.across), y=measure_name(axes.up))
+    title = t("atlas.map_title", x=measure_name(axes[0]), y=measure_name(axes[1]))
     # The key changes with the head, so that the new chart does not keep the click that led to it.
     key = f"atlas_map-{subject.layer}-{subject.head}"
     charts.draw(
@@ -97,7 +80,7 @@ def _kept(subject: Subject, drawn: str) -> tuple[tuple[int, int], ...] | None:
 def _drawn(
     atlas: Atlas,
     *,
-    axes: Axes,
+    axes: tuple[str, str],
     heads: tuple[tuple[int, int], ...] | None,
     chosen: tuple[int, int],
 ) -> tuple[Packed, pd.DataFrame]:
@@ -114,7 +97,7 @@ def _drawn(
         names = {name: f"{letter}_{name}".removesuffix("_mean") for name in NUMBERS}
         points = points.join(of_measure.rename(columns=names))
         words = {name: f"{measure_name(measure)} · {t(f'atlas.column.{name}')}" for name in NUMBERS}
-        if axes.across != axes.up or letter == "x":
+        if axes[0] != axes[1] or letter == "x":
             table = table.join(of_measure.round(3).rename(columns=words))
     points["name"] = [f"{layer + 1}·{head + 1}" for layer, head in points.index]
     points["label"] = [t("overview.name", layer=layer + 1, head=head + 1) for layer, head in points.index]
@@ -122,7 +105,7 @@ def _drawn(
         points, table = points.loc[[*heads]], table.loc[[*heads]]
     figure = head_map(
         points,
-        axes=(measure_name(axes.across), measure_name(axes.up)),
+        axes=(measure_name(axes[0]), measure_name(axes[1])),
         layers=[t("atlas.show_layer", layer=number + 1) for number in range(len(atlas.manifest["heads"]))],
         shuffled=t("atlas.column.shuffled"),
         chosen=chosen,
