@@ -46,20 +46,19 @@ def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple
 
 
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
-    """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
-    _heatmaps(subject, both, "head")
-    weights = {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
-    has_any = any(of.to_numpy().any() for of in weights.values())
-    table(
-        lambda: _long_table(subject, "head", weights),
-        name="heads",
-        subject=subject,
-        above=(lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if has_any else None,
-    )
+    """Heads × tokens in both directions; below a fold each head's largest three."""
+    has_any = any(side.looks.weights.to_numpy().any() for side in both)
+    above = (lambda: st.dataframe(_largest_three(subject, both), hide_index=True)) if has_any else None
+    _draw(subject, both, "head", above)
 
 
-def _heatmaps(subject: Subject, both: Sequence[Direction], lines: str) -> None:
-    """Draw heads or layers × tokens in both directions; a sentence says where all weights are 0."""
+def _draw(
+    subject: Subject, both: Sequence[Direction], lines: str, above: Callable[[], object] | None
+) -> None:
+    """Draw heads or layers × tokens in both directions, and a fold with `above` and all numbers.
+
+    A sentence says where all weights are 0.
+    """
     for side in both:
         if not side.looks.weights.to_numpy().any():
             st.markdown(side.empty)
@@ -69,6 +68,9 @@ def _heatmaps(subject: Subject, both: Sequence[Direction], lines: str) -> None:
         heatmaps.draw(drawn, key=f"one-{lines}s", across=2, stacked=True, traces=traces)
     for side in both:
         partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
+    kind = "weight" if lines == "head" else "mean weight"
+    weights = {f"{kind} {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
+    table(lambda: _long_table(subject, lines, weights), name=f"{lines}s", subject=subject, above=above)
 
 
 def _drawn(
@@ -221,14 +223,8 @@ def clicked(key: str, setting: str) -> None:
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
     means = _means(subject.trace, subject.token, subject.key)
-    _heatmaps(subject, _of_means(both, means), "layer")
-    weights = {f"mean weight {how}": of.mean for how, of in zip(WAYS, means.values(), strict=True)}
-    table(
-        lambda: _long_table(subject, "layer", weights),
-        name="layers",
-        subject=subject,
-        above=lambda: _beside(lambda side: _strongest(side, means[side.name]), both),
-    )
+    above = partial(_beside, lambda side: _strongest(side, means[side.name]), both)
+    _draw(subject, _of_means(both, means), "layer", above)
 
 
 def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]:
