@@ -66,17 +66,18 @@ def show(subject: Subject) -> None:
     if not found:
         st.markdown(t("atlas.no_texts"))
         return
-    numbers = [str(number) for number in range(1, len(found) + 1)]
-    lines = [f"**{short(one.value)}** {literal(isolated(one.text))}" for one in found]
-    if st.session_state.get(TEXT, numbers[0]) not in numbers:
-        st.session_state[TEXT] = numbers[0]
+    lines = {
+        str(at): f"**{short(one.value)}** {literal(isolated(one.text))}" for at, one in enumerate(found, 1)
+    }
+    if st.session_state.get(TEXT, "1") not in lines:
+        st.session_state[TEXT] = "1"
     choice.draw(
         st.radio,
         t("atlas.text"),
         TEXT,
-        numbers,
-        numbers[0],
-        words=lambda number: lines[int(number) - 1],
+        list(lines),
+        "1",
+        words=lines.__getitem__,
         label_visibility="collapsed",
     )
     _draw(subject, found[int(st.session_state[TEXT]) - 1])

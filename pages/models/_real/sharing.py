@@ -16,10 +16,7 @@ from pages._kit.text import t
 
 
 def cache(trace: AttentionTrace, *, layer: int) -> None:
-    """The numbers per token in the key-value cache of a layer, beside those of other ways to share heads.
-
-    The diagram of the shared keys and values stands between the sentence about it and the table.
-    """
+    """The numbers per token in the key-value cache of a layer, beside those of other ways to share heads."""
     layer_trace = trace.layers[layer]
     sizes = cache_sizes(layer_trace)
     if sizes is None:

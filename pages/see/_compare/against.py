@@ -118,14 +118,13 @@ def _value(kind: str, value: str) -> str:
 
 def sides(scene: Scene, trace: AttentionTrace, other: Other) -> tuple[PairSide, PairSide] | None:
     """Both sides, the untrained one first; None, after a note, if the other has no trace."""
-    here = indices(trace, scene.focus)
+    layer, head, query = here = indices(trace, scene.focus)
     if other.kind == HEAD:
-        layer, head, query = here
-
-        def of_head(at: int) -> PairSide:
-            return PairSide(t("compare.one_head", head=at + 1), trace, layer, at, query)
-
-        return of_head(head), of_head(int(other.value) - 1)
+        one, two = (
+            PairSide(t("compare.one_head", head=at + 1), trace, layer, at, query)
+            for at in (head, int(other.value) - 1)
+        )
+        return one, two
     if other.kind == UNTRAINED:
 
         def trained(name: str, side: AttentionTrace) -> PairSide:

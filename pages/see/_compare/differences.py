@@ -14,10 +14,7 @@ HIDDEN_SHARE = 0.005  # of the weight: less that goes to tokens without a partne
 
 
 def first(sides: pair.Pair) -> None:
-    """The first matrix in which two models, or two files, differ, and the reason.
-
-    Nothing is said where their layers have other sizes.
-    """
+    """The first matrix in which two models, or two files, differ, and the reason."""
     try:
         found = difference(*(side.trace for side in sides))
     except MhaError:  # other texts or other numbers of heads: nothing to compare number by number

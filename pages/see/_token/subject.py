@@ -64,10 +64,7 @@ def table(
     subject: Subject,
     above: Callable[[], object] | None = None,
 ) -> None:
-    """A fold with all numbers behind a figure and a button for a CSV file, computed while it is open.
-
-    `above` draws what stands above them.
-    """
+    """A fold with all numbers behind a figure, below what `above` draws, and a button for a CSV file."""
     at = subject.token
     if (fold := views.fold(t("heads.numbers"), key=f"{name}_table")) is None:
         return

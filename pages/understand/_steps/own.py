@@ -37,8 +37,7 @@ def whole(trace: AttentionTrace, *, layer: int, head: int, part: Crop, query: in
         with suppress(MhaError):  # a model that is gone since the trace was computed
             return _of_small(view, source, found, query=query)
     if isinstance(source, RandomSource) and (x := trace.layers[0].x) is not None:
-        sizes = trace.layers[0].d_model or 0
-        words = word_vectors(trace.tokens.pieces, sizes, seed=source.seed).numpy()
+        words = word_vectors(trace.tokens.pieces, x.shape[1], seed=source.seed).numpy()
         return [
             own_steps.tokens(view, words, x - words, random=True, first=not layer, later=layer > 0),
             *found,
@@ -58,11 +57,9 @@ def _of_small(view: HeadContext, source: TrainedSource, found: Sequence[Step], *
         "later": view.layer > 0,
     }
     first = own_steps.tokens(view, stream.words.numpy(), stream.positions.numpy(), **notes)
-    steps_of_head, normed = list(found), stream.normed[view.layer]
-    if normed is not None:
-        before = stream.before[view.layer].numpy()
-        steps_of_head.append(own_steps.add(view, before, normed.numpy(), query))
-    return [first, *steps_of_head]
+    before, normed = stream.before[view.layer].numpy(), stream.normed[view.layer]
+    last = [] if normed is None else [own_steps.add(view, before, normed.numpy(), query)]
+    return [first, *found, *last]
 
 
 def cut(trace: AttentionTrace) -> None:

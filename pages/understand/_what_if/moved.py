@@ -69,10 +69,7 @@ def without_w_o(trace: AttentionTrace, *, layer: int, head: int, query: int) -> 
 
 
 def reached(before: AttentionTrace, after: AttentionTrace, text: Rearranged, *, query: int) -> None:
-    """Show how far the heads' outputs of each token moved, layer by layer, and where nothing can change.
-
-    Of a long text, the part around the token is shown.
-    """
+    """Show how far the heads' outputs of each token moved, layer by layer, and where nothing can change."""
     if text.partners is None:
         return
     rows = window(len(after.sides.queries), query, WINDOW)
