@@ -52,7 +52,6 @@ NAMED = {  # the fields that name words, each with the texts of them
     **dict.fromkeys(("one", "other", "since"), ("queries", "keys")),
 }
 OF_CACHE = ("evict", "exchange")  # kinds that change what a cache holds, on Steps
-OF_OWN_MODULES = ("concatenated", "same", "position")  # kinds for our own modules only
 OLD = {"unordered": "position,code=none"}  # older spellings
 RULE = Phrase(
     "a change is {kinds}, with its places as in cut,layer=2,from=9,to=3; at most {limit}",

@@ -11,7 +11,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, Tokens
 from mha_core.analysis.frames import WINDOW, window
-from mha_core.attention.edits import Hide, ModuleEdit, Output
+from mha_core.attention.edits import Edit, Hide, ModuleEdit, Output, SameHeads, Scale, Temperature
 from mha_core.attention.masks import MASKS
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
@@ -50,9 +50,9 @@ def choose(
                 t("what_if.kind"),
                 [
                     name
-                    for name in changes.KINDS
+                    for name, kind in changes.KINDS.items()
                     if name not in ("swap", "row", *changes.OF_CACHE)  # they are made elsewhere
-                    and not (third_party and name in changes.OF_OWN_MODULES)
+                    and not (third_party and issubclass(kind.type, ModuleEdit))
                 ],
                 format_func=lambda kind: t(f"what_if.{kind}"),
                 key="change_kind",
@@ -365,17 +365,15 @@ def _masks() -> list[str]:
     return names
 
 
-def _examples(*, layer: int, head: int, query: int, key: int) -> list[Any]:
+def _examples(*, layer: int, head: int, query: int, key: int) -> list[Edit]:
     """Edits to try: the edge that matters in all heads and in one, a head, scale, temperature, one W."""
-    in_layer, of_head = {"layer": layer + 1}, {"layer": layer + 1, "head": head + 1}
-    edge = {"from": query + 1, "to": key + 1}
     return [
-        changes.change_of("cut", in_layer | edge),
-        changes.change_of("cut", of_head | edge),
-        changes.change_of("off", of_head),
-        changes.change_of("divisor", in_layer | {"by": 1.0}),
-        changes.change_of("temperature", in_layer | {"by": HOT}),
-        changes.change_of("same", in_layer),
+        Hide(layer=layer, rows=query, keys=key),
+        Hide(layer=layer, heads=head, rows=query, keys=key),
+        Output(layer=layer, heads=head),
+        Scale(layer=layer, factor=1.0),
+        Temperature(layer=layer, temperature=HOT),
+        SameHeads(layer=layer),
     ]
 
 
