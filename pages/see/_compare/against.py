@@ -49,16 +49,11 @@ def sizes(scene: Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
         return {}
     origin = trace.source.origin
     assert isinstance(origin, TrainedSource)
-    language = origin.language
-    plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (language, scene.d_model)]
-    same = [plan.h for plan in plans if plan.architecture == scene.architecture and plan.h != scene.h]
+    size, own = (origin.language, scene.d_model), scene.architecture
+    known = {(plan.architecture, plan.h) for plan in PLANS if (plan.language, plan.d_model) == size}
     return {
-        "h": [str(h) for h in sorted(set(same))],
-        "architecture": [
-            name
-            for name in ARCHITECTURES
-            if name != scene.architecture and any((p.architecture, p.h) == (name, scene.h) for p in plans)
-        ],
+        "h": [str(h) for name, h in sorted(known) if name == own and h != scene.h],
+        "architecture": [name for name in ARCHITECTURES if name != own and (name, scene.h) in known],
     }
 
 
