@@ -1,8 +1,8 @@
 """A matrix of the chosen head as a table, and as a CSV file."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
@@ -40,18 +40,16 @@ def show(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     if drawn.origin.spans:
         st.caption(charts.part(drawn.origin.spans))
 
-    # The file of a whole text has all heads.
-    origin = drawn.origin if any(part) else replace(drawn.origin, head=None)
-
-    def table() -> pd.DataFrame:
-        heads = [head] if any(part) else range(layer_trace.n_heads)
-        return long_table(trace, name, layer=layer, heads=heads, part=part)
-
+    heads: Sequence[int] = [head]
+    origin, hint = drawn.origin, None
+    if not any(part):  # the file of a whole text has all heads
+        heads, origin = range(layer_trace.n_heads), replace(origin, head=None)
+        hint = t("heads.download_help")
     st.download_button(
         t("heads.download"),
-        lambda: csv(table()),
+        lambda: csv(long_table(trace, name, layer=layer, heads=heads, part=part)),
         file_name=f"{charts.described(name, '', origin)['file']}.csv",
         mime="text/csv",
-        help=None if any(part) else t("heads.download_help"),
+        help=hint,
         on_click="ignore",
     )

@@ -264,28 +264,29 @@ def _notes(layer: LayerTrace, head: int) -> None:
 
 def _bytes(trace: AttentionTrace, layer: int, at: int) -> None:
     """The cache of this model, of each kind of attention of its sizes, and the operations of a step."""
-    specs = [spec_of(one) for one in trace.layers]
-    own = specs[layer]
-    if own is None or None in specs:
+    specs = [spec for one in trace.layers if (spec := spec_of(one)) is not None]
+    if len(specs) < len(trace.layers):
         st.caption(t("decode.no_sizes"))
         return
+    own = specs[layer]
     of_number = 2 if getattr(trace.source.origin, "dtype", "").endswith("16") else 4
     seen = [int(one.allowed(rows=[at])[:, 0, : at + 1].any(0).sum()) for one in trace.layers]
     rows = []
     for name, spec in variants(own).items():
-        kept = [cost(one if name == kind(own) and one else spec, 1).cache for one in specs]
-        here = t("decode.this_model", kind=name.upper()) if name == kind(own) else name.upper()
+        is_own = name == kind(own)
+        kept = [cost(one if is_own else spec, 1).cache for one in specs]
+        here = f"**{t('decode.this_model', kind=name.upper())}**" if is_own else name.upper()
         so_far = sum(numbers * count for numbers, count in zip(kept, seen, strict=True))
         rows.append(
             {
-                t("decode.column_kind"): f"**{here}**" if name == kind(own) else here,
+                t("decode.column_kind"): here,
                 t("decode.column_token"): in_bytes(sum(kept) * of_number, 5),
                 t("decode.column_so_far", rows=max(seen)): in_bytes(so_far * of_number),
             }
         )
     st.table(rows, hide_index=True, border="horizontal")
-    steps = sum(step_flops(one, count) for one, count in zip(specs, seen, strict=True) if one)
-    full = sum(cost(one, at + 1).flops for one in specs if one)
+    steps = sum(step_flops(one, count) for one, count in zip(specs, seen, strict=True))
+    full = sum(cost(one, at + 1).flops for one in specs)
     st.caption(t("decode.operations", step=counted(steps), full=counted(full), times=f"{full / steps:.3g}"))
 
 
