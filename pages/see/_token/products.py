@@ -49,9 +49,9 @@ def search(subject: Subject) -> None:
         st.caption(t("one.hidden_note", count=int((~visible).sum())))
     partly(numbers["weight"].to_numpy(), keys)
     table(
+        subject,
         lambda: _with_tokens(pd.concat([numbers, products.add_prefix("q·k ")], axis=1)),
         name="scores",
-        subject=subject,
     )
 
 
@@ -133,7 +133,7 @@ def mixed(subject: Subject) -> None:
         st.markdown(t("token.looks_nowhere", head=subject.head + 1, query=subject.name))
         return
     with st.container(border=True):
-        st.markdown(compute.once(mix, sentence, token=subject.labels[subject.token]))
+        st.markdown(compute.once(mix, sentence, token=subject.label))
     total = float(mix.weights.to_numpy().sum(dtype=np.float64))
     st.markdown(paragraph([t("one.mixture", token=subject.name, head=subject.head + 1), sum_of_row(total)]))
     component = _component(mix)
@@ -154,7 +154,7 @@ def mixed(subject: Subject) -> None:
         frame.loc[len(frame)] = [pd.NA, t("one.output"), total, *mix.output]
         return frame
 
-    table(numbers, name="mixture", subject=subject)
+    table(subject, numbers, name="mixture")
 
 
 def largest_terms(mix: Mixture) -> Leading:

@@ -38,9 +38,8 @@ class Subject(NamedTuple):
         return compute.once(self.trace, function, layer=self.layer, **{"token": self.token, **settings})
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of the query tokens."""
-        return self.of_layer.sides.queries.labels
+    def label(self) -> str:
+        return self.of_layer.sides.queries.labels[self.token]
 
     @property
     def key(self) -> int:
@@ -49,7 +48,7 @@ class Subject(NamedTuple):
 
     @property
     def name(self) -> str:
-        return word(self.labels[self.token])
+        return word(self.label)
 
 
 def word(label: str) -> str:
@@ -58,14 +57,13 @@ def word(label: str) -> str:
 
 
 def table(
+    subject: Subject,
     frame: Callable[[], pd.DataFrame],
     *,
     name: str,
-    subject: Subject,
     above: Callable[[], object] | None = None,
 ) -> None:
     """A fold with all numbers behind a figure, below what `above` draws, and a button for a CSV file."""
-    at = subject.token
     if (fold := views.fold(t("heads.numbers"), key=f"{name}_table")) is None:
         return
     with fold:
@@ -76,7 +74,7 @@ def table(
         st.download_button(
             t("heads.download"),
             lambda: csv(filed(subject, numbers)),
-            file_name=f"{charts.file_name(name, 'token', at + 1, subject.labels[at])}.csv",
+            file_name=f"{charts.file_name(name, 'token', subject.token + 1, subject.label)}.csv",
             mime="text/csv",
             key=f"{name}_csv",
             on_click="ignore",

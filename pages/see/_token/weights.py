@@ -70,7 +70,7 @@ def _draw(
         partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
     kind = "weight" if lines == "head" else "mean weight"
     weights = {f"{kind} {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
-    table(lambda: _long_table(subject, lines, weights), name=f"{lines}s", subject=subject, above=above)
+    table(subject, lambda: _long_table(subject, lines, weights), name=f"{lines}s", above=above)
 
 
 def _drawn(

@@ -39,21 +39,6 @@ def typed(scene: Scene, trace: AttentionTrace) -> Tokens | None:
         return None
 
 
-def rearranged(scene: Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
-    """The text after the swaps among the chosen changes. Raises `MhaError` if it cannot be traced."""
-    swapped = swaps_of(chosen)
-    if not swapped:
-        return Rearranged(scene, before)
-    words = swaps.typed_tokens(scene.text, before.sides)
-    scene = replace(scene, text=swaps.text(words, swapped))
-    after = compute.trace(scene)
-    pairs = (before.sides.queries, after.sides.queries), (before.sides.keys, after.sides.keys)
-    orders = [swaps.order(*texts, swapped) for texts in pairs]
-    # Of a long text each side draws its own part.
-    known = None not in orders and before.sides.length <= WINDOW
-    return Rearranged(scene, after, swapped, pair.Partners(*orders) if known else None)
-
-
 def changed(
     scene: Scene, before: AttentionTrace, chosen: Sequence[Change]
 ) -> tuple[Rearranged, AttentionTrace, MhaError | None]:
@@ -63,7 +48,15 @@ def changed(
     """
     text = Rearranged(scene, before)
     try:
-        text = rearranged(scene, before, chosen)
+        if swapped := swaps_of(chosen):
+            words = swaps.typed_tokens(scene.text, before.sides)
+            scene = replace(scene, text=swaps.text(words, swapped))
+            after = compute.trace(scene)
+            pairs = (before.sides.queries, after.sides.queries), (before.sides.keys, after.sides.keys)
+            orders = [swaps.order(*texts, swapped) for texts in pairs]
+            # Of a long text each side draws its own part.
+            known = None not in orders and before.sides.length <= WINDOW
+            text = Rearranged(scene, after, swapped, pair.Partners(*orders) if known else None)
         edits = edits_of(chosen)
         return text, compute.trace(text.scene, edits=edits) if edits else text.trace, None
     except MhaError as error:
