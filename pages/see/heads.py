@@ -19,7 +19,7 @@ from pages._kit import (
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import PAGES, paragraph, t
 from pages._kit.views import fold
-from pages.see._heads import measurements, number_table, sentences
+from pages.see._heads import folds, sentences
 
 # Keys of what follows the focus where it is open.
 FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
@@ -69,11 +69,11 @@ if trace.sides.length <= MAX_ALL_PAIRS:  # for a longer text the overview shows 
     if measured := fold(t("roles.title"), key="measurements"):
         with measured:
             st.caption(named)
-            measurements.show(trace, scene, layer=layer, head=head)
+            folds.measurements(trace, scene, layer=layer, head=head)
 elif of_layer.n_heads > 1 and (alike := fold(t("roles.alike_title"), key="likeness")):
     with alike:
         st.caption(named)
-        measurements.likeness(trace, scene, layer=layer)
+        folds.likeness(trace, scene, layer=layer)
 if of_layer.knows("q") and (explained := fold(t("why.title"), key=why.FOLD)):
     with explained:
         why.show(scene, trace, layer=layer, head=head, query=query)
@@ -81,7 +81,7 @@ if numbers := fold(t("heads.numbers"), key="numbers"):
     with numbers:
         st.caption(named)
         model_info.check_badge(of_layer, query)
-        number_table.show(trace, layer=layer, head=head, query=query)
+        folds.numbers(trace, layer=layer, head=head, query=query)
 
 # Computed last, since it takes the longest: a long text has millions of weights in each head.
 overview.show(trace, scene, overview_fold, layer=layer, head=head, weights=weights)

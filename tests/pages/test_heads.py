@@ -14,7 +14,7 @@ from mha_core.export.payload import size
 from pages._kit import head_view, model_info, overview, why
 from pages._kit.charts import file_name
 from pages._kit.text import literal
-from pages.see._heads.number_table import HEAD_MATRICES
+from pages.see._heads.folds import HEAD_MATRICES
 from tests.pages.conftest import random_trace
 
 PAGE = "pages/see/heads.py"

@@ -12,7 +12,7 @@ from mha_core.sources import mini
 from mha_core.training import checkpoints
 from pages._kit import compute, head_labels
 from pages._kit.text import number
-from pages.see._heads import measurements
+from pages.see._heads import folds
 
 
 def table_with(app, column: str):
@@ -73,13 +73,13 @@ def test_roles_are_shipped_or_measured_once(monkeypatch):
 
 
 def test_similarity_of_a_long_text_uses_some_of_its_rows(opened, english, drawn, monkeypatch):
-    monkeypatch.setattr(measurements, "MAX_CELLS", 0)
+    monkeypatch.setattr(folds, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened("likeness", source="random", text=words, twin="", h=3, d_model=12)
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
-    alike = patterns.similarity(trace.layers[0], max_rows=measurements.MIN_ROWS).to_numpy()
+    alike = patterns.similarity(trace.layers[0], max_rows=folds.MIN_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
     np.testing.assert_allclose(drawn(app, "alike"), alike, atol=1e-6)
-    some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
+    some = english("roles.alike_some", rows=folds.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]

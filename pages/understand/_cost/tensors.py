@@ -43,7 +43,7 @@ STYLE = """
 def draw(layer: LayerSizes) -> None:
     """The formula, a line for each product, with symbol and shape of each tensor."""
     tensors = shapes(layer.spec, layer.tokens, batch=layer.batch)
-    longest = max(max(_sides(tensor)) for tensor in tensors)
+    longest = max(max(_sides(tensor)[:2]) for tensor in tensors)
     lines = "".join(f'<div class="line">{"".join(parts)}</div>' for parts in _lines(layer, tensors, longest))
     light, dark = (st.get_option(f"theme.{theme}.primaryColor") for theme in ("light", "dark"))
     style = STYLE.format(longest=LONGEST, shortest=SHORTEST, learned=f"light-dark({light}, {dark})")
@@ -75,19 +75,16 @@ def _lines(layer: LayerSizes, tensors: Sequence[TensorShape], longest: int) -> I
         yield [part(multiplied), part(matrix, "·"), part(made, beside)]
 
 
-def _sides(tensor: TensorShape) -> tuple[int, int]:
-    """Rows and columns of the rectangle: heads stand side by side, texts of a batch are not repeated."""
-    if len(tensor.sizes) == 4:
-        _, heads, rows, columns = tensor.sizes
-        return rows, heads * columns
+def _sides(tensor: TensorShape) -> tuple[int, int, int]:
+    """Rows and columns of the rectangle, and its heads, side by side; texts of a batch are not repeated."""
     *_, rows, columns = tensor.sizes
-    return rows, columns
+    heads = tensor.sizes[1] if len(tensor.sizes) == 4 else 1
+    return rows, heads * columns, heads
 
 
 def _part(tensor: TensorShape, sign: str = "", *, longest: int) -> str:
     """A rectangle with its name and size below it, and the sign before it."""
-    rows, columns = _sides(tensor)
-    heads = tensor.sizes[1] if len(tensor.sizes) == 4 else 1
+    rows, columns, heads = _sides(tensor)
     if heads * NARROWEST > LONGEST * columns / longest:
         heads = 1
     sizes = tensor.sizes if tensor.learned or tensor.sizes[0] > 1 else tensor.sizes[1:]  # one text is no axis
