@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionSpec, AttentionTrace
+from mha_core import AttentionSpec, AttentionTrace, LayerTrace
 from mha_core.analysis.cost import by_heads, cost, shapes
 from mha_core.analysis.embeddings import RELATIONS, agreement, table
 from mha_core.analysis.head_count import PUBLISHED
@@ -17,6 +17,7 @@ from mha_core.scene.places import indices
 from mha_core.sources import mini
 from pages._kit import heatmaps
 from pages._kit.cases import Case
+from pages._kit.text import language
 
 WIDE, TALL = 280, 128  # of a picture, in units of its own
 LETTER = 4.4  # units that a letter of a sentence takes
@@ -32,6 +33,9 @@ text { font-size: 9px; fill: currentColor; text-anchor: middle; }
 SHADES = 10  # of each scale of the theme
 
 
+@st.cache_data(  # drawn once in each language, from what the shipped weights say
+    show_spinner=False, max_entries=64, hash_funcs={Case: lambda case: (case.number, language())}
+)
 def picture(case: Case) -> str:
     """The picture as SVG, in the colours of the theme around it."""
     drawn = "".join(_PICTURES[case.name](case))
@@ -111,17 +115,15 @@ def _named_cells(
         yield _text(x + (at + 0.5) * wide / len(words), 14, word)
 
 
-def _sentence(
-    trace: AttentionTrace, *, layer: int, heads: Sequence[int], token: int, y: float, tall: float
-) -> Iterable[str]:
+def _sentence(layer: LayerTrace, *, heads: Sequence[int], token: int, y: float, tall: float) -> Iterable[str]:
     """A sentence with an arc from its token to each word that the heads look at."""
-    words = trace.tokens.pieces
+    words = layer.sides.keys.pieces
     letters = [max(len(word), 1) * (1.9 if any(ord(c) > 0x2E80 for c in word) else 1) + 1 for word in words]
     unit = min(LETTER, (WIDE - 8) / sum(letters))
     ends = np.cumsum(letters) * unit + (WIDE - sum(letters) * unit) / 2
     middles = ends - np.array(letters) * unit / 2
     for nth, head in enumerate(heads):
-        for key, weight in enumerate(trace.layers[layer].weights(head, rows=[token])[0]):
+        for key, weight in enumerate(layer.weights(head, rows=[token])[0]):
             if weight < SMALLEST:
                 continue
             start, end = middles[token], middles[key]
@@ -197,41 +199,31 @@ def _looks(case: Case) -> Iterable[str]:
     heads = [int(head) - 1 for head in scene.focus.heads.split(",") if head]
     texts = [text for text in (scene.text, scene.twin) if text]
     for nth, text in enumerate(texts):
-        trace = _trace(case, text=text)
-        layer, head, token = indices(trace, scene.focus)
+        layer, head, token = _looking(case, replace(scene, text=text).trace())
         tall = TALL / len(texts)
         y = tall * (nth + 1) - 6
-        yield from _sentence(trace, layer=layer, heads=heads or [head], token=token, y=y, tall=tall - 20)
+        yield from _sentence(layer, heads=heads or [head], token=token, y=y, tall=tall - 20)
 
 
-def _trace(
-    case: Case, *, text: str | None = None, trained: bool = True, edited: bool = False
-) -> AttentionTrace:
-    """The trace of the scene or of another text, without the scene's changes unless it is `edited`."""
-    scene = case.scene if text is None else replace(case.scene, text=text)
-    if not trained:
-        return mini.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=False)
-    return (scene if edited else replace(scene, edits="")).trace()
+def _looking(case: Case, trace: AttentionTrace) -> tuple[LayerTrace, int, int]:
+    """The layer, head and token at which a case looks in a trace, from 0."""
+    layer, head, token = indices(trace, case.scene.focus)
+    return trace.layers[layer], head, token
 
 
 def _mixture(case: Case) -> Iterable[str]:
-    trace = _trace(case)
-    layer, head, token = indices(trace, case.scene.focus)
-    return _bars(trace.layers[layer].weights(head, rows=[token])[0], trace.tokens.labels)
+    layer, head, token = _looking(case, case.scene.trace())
+    return _bars(layer.weights(head, rows=[token])[0], layer.sides.keys.labels)
 
 
 def _symbols(case: Case) -> Iterable[str]:
-    trace = _trace(case)
-    layer, head, _ = indices(trace, case.scene.focus)
-    scores = trace.layers[layer].scores(head)
-    return _named_cells(scores, trace.tokens.labels, x=66, wide=168, signed=True)
+    layer, head, _ = _looking(case, case.scene.trace())
+    return _named_cells(layer.scores(head), layer.sides.keys.labels, x=66, wide=168, signed=True)
 
 
 def _one_head(case: Case) -> Iterable[str]:
-    trace = _trace(case, edited=True)
-    layer, head, _ = indices(trace, case.scene.focus)
-    one, both = trace.layers[layer].output(head), trace.layers[layer].result()
-    yield from _two("head₁", one, "Z", both)
+    layer, head, _ = _looking(case, case.scene.trace())
+    yield from _two("head₁", layer.output(head), "Z", layer.result())
     yield _text(140, 70, "=", 'style="font-size: 14px"')
 
 
@@ -254,51 +246,44 @@ def _published(_case: Case) -> Iterable[str]:
 
 
 def _every_pair(case: Case) -> Iterable[str]:
-    trace = _trace(case)
-    layer, head, _ = indices(trace, case.scene.focus)
-    weights = trace.layers[layer].weights(head)
-    return _named_cells(weights, trace.tokens.labels, x=86, wide=128, limit=1.0)
+    layer, head, _ = _looking(case, case.scene.trace())
+    return _named_cells(layer.weights(head), layer.sides.keys.labels, x=86, wide=128, limit=1.0)
 
 
 def _search(case: Case) -> Iterable[str]:
-    trace = _trace(case)
-    layer, head, token = indices(trace, case.scene.focus)
-    of = trace.layers[layer]
+    layer, head, token = _looking(case, case.scene.trace())
     for nth, name in enumerate(("q", "k", "v")):
-        values = getattr(of, name)[head, token][None]
+        values = getattr(layer, name)[head, token][None]
         yield from _cells(values, box=(30, 14 + 38 * nth, WIDE - 44, 24), signed=True)
         yield _text(16, 30 + 38 * nth, name.upper(), 'style="font-weight: 700"')
 
 
 def _stacking(case: Case) -> Iterable[str]:
-    trace = _trace(case)
-    below, above = trace.layers[:2]
+    below, above = case.scene.trace().layers
     yield from _two("Z¹", below.result(), "X²", above.tensor("x"))
     yield _text(140, 70, "→", 'style="font-size: 12px"')
 
 
 def _learned(case: Case) -> Iterable[str]:
-    for nth, trained in enumerate((False, True)):
-        trace = _trace(case, trained=trained)
-        layer, head, token = indices(trace, case.scene.focus)
+    settings = case.scene.settings()
+    for nth, trace in enumerate((mini.trace(**settings, trained=False), mini.trace(**settings))):
+        layer, head, token = _looking(case, trace)
         y = TALL / 2 * (nth + 1) - 6
-        yield from _sentence(trace, layer=layer, heads=[head], token=token, y=y, tall=TALL / 2 - 20)
+        yield from _sentence(layer, heads=[head], token=token, y=y, tall=TALL / 2 - 20)
 
 
 def _masks(case: Case) -> Iterable[str]:
-    for x, edited in ((34, False), (176, True)):
-        trace = _trace(case, edited=edited)
-        layer, head, _ = indices(trace, case.scene.focus)
-        of = trace.layers[layer]
-        how = {"limit": 1.0, "hidden": ~of.allowed(head)}
-        yield from _named_cells(of.weights(head), trace.tokens.labels, x=x, wide=98, **how)
+    """The weights with the mask of the scene alone, and with its changes."""
+    for x, edits in ((34, ""), (176, case.scene.edits)):
+        layer, head, _ = _looking(case, replace(case.scene, edits=edits).trace())
+        how = {"limit": 1.0, "hidden": ~layer.allowed(head)}
+        yield from _named_cells(layer.weights(head), layer.sides.keys.labels, x=x, wide=98, **how)
 
 
 def _latent(case: Case) -> Iterable[str]:
     rank = int(dict(case.scene.page.fields)["cost_kv_rank"])
-    heads = AttentionSpec(512, 8, bias=False)
     specs: dict[str, AttentionSpec | LatentSpec] = {
-        "MHA": heads,
+        "MHA": AttentionSpec(512, 8, bias=False),
         "GQA": AttentionSpec(512, 8, n_kv_heads=2, bias=False),
         "MQA": AttentionSpec(512, 8, n_kv_heads=1, bias=False),
         "MLA": LatentSpec(512, 8, rank),
@@ -309,9 +294,9 @@ def _latent(case: Case) -> Iterable[str]:
 def _words(case: Case) -> Iterable[str]:
     """How much the differences of every two pairs point in the same direction."""
     scene = case.scene
-    language = mini.language(scene.text)
-    names, matrix = mini.vectors(mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model)))
-    known = RELATIONS[language]
+    code = mini.language(scene.text)
+    names, matrix = mini.vectors(mini.model(mini.find(code, scene.architecture, scene.h, scene.d_model)))
+    known = RELATIONS[code]
     cosines = agreement(table(names, matrix.numpy()), [pair for pairs in known.values() for pair in pairs])
     side, row = TALL - 12, 0
     yield from _cells(cosines.to_numpy(), box=(104, 6, side, side), signed=True, limit=1.0)
