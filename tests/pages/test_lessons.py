@@ -13,7 +13,7 @@ from mha_core.focus.focus import Focus
 from mha_core.lessons.item import Item, Locked
 from mha_core.lessons.lesson import ANY, Lesson, shipped
 from mha_core.lessons.question import KINDS, Cell, Choose, Draw, Point, scene_of
-from pages.learn._lessons import answers, library, place, reveal
+from pages.learn._lessons import library, place, reveal
 from tests.differences.modules import solved
 from tests.lessons.drill import right_answer
 from tests.lessons.items import tracer
@@ -195,7 +195,7 @@ def test_nothing_of_the_truth_is_told_before_the_lock_and_then_the_answer_is_run
     marks = {right: "lessons.right", wrong: "lessons.other"}
     for app, answer in ((before, right), (lesson(NUMBERS[kind]), wrong or right)):
         app = act(app, do="lock", answer=answer)
-        assert answers.read(link(app)) == {NUMBERS[kind]: (answer, "en")}
+        assert place.read_answers(link(app)) == {NUMBERS[kind]: (answer, "en")}
         reveal = component(app, "lesson_reveal")
         assert reveal["mark"] == ("" if kind == "why" else english(marks[answer]))
         assert reveal["notice"] == f"Noticed *{kind}*."
@@ -455,14 +455,14 @@ def test_the_end_says_where_to_look_around(opened_on, component):
 @pytest.mark.parametrize("language", ["zh", ""])
 def test_answers_are_read_as_they_were_written(texts, language):
     locked = {number: Locked(text, language) for number, text in texts.items()}
-    assert answers.read(answers.written(locked)) == locked
+    assert place.read_answers(place.write_answers(locked)) == locked
 
 
 def test_a_code_has_bounds_and_what_is_none_is_left_out():
     long = dict.fromkeys(range(1, 25), Locked("why " * 150, "en"))
-    assert len(answers.written(long)) <= 10_000
-    assert len(answers.read(answers.written(long))) > 10
-    assert answers.read("x~1~-3~0-2~2-~ 3-4~1.e-2~5-6") == {5: ("6", "")}
+    assert len(place.write_answers(long)) <= 10_000
+    assert len(place.read_answers(place.write_answers(long))) > 10
+    assert place.read_answers("x~1~-3~0-2~2-~ 3-4~1.e-2~5-6") == {5: ("6", "")}
 
 
 def test_a_locked_answer_keeps_its_sentence_in_another_language(opened_on, component, english, act):

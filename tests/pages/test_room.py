@@ -10,7 +10,7 @@ from mha_core.lessons.lesson import Lesson, shipped
 from mha_core.room import rooms as room_module
 from mha_core.room.rooms import Pace
 from pages._server import rooms as server_rooms
-from pages.learn._lessons import answers, library
+from pages.learn._lessons import library, place
 from tests.pages.test_lessons import drawn, link
 
 PAGE = "learn/lessons.py"
@@ -243,7 +243,7 @@ def test_a_class_goes_on_to_the_next_lesson_with_its_teacher(rooms, opened_on, c
     assert data["question"]["kind"] == following.screens[0].question.kind == "estimate"
     app = lock(act, app, "1", screen=first + 1)
     heads, number = component(app, "room")["along"]
-    assert (answers.read(heads["answers"]), answers.read(number["answers"])) == (
+    assert (place.read_answers(heads["answers"]), place.read_answers(number["answers"])) == (
         {1: ("3", "en")},
         {1: ("1", "en")},
     )
@@ -312,7 +312,7 @@ def test_without_the_database_the_answer_waits(opened_on, component, act, desk, 
 def test_a_room_that_is_deleted_says_so_and_leaves_the_answers_to_take_along(component, act, desk, seated):
     app = lock(act, lock(act, seated(), "3"), "4", screen=2)
     [along] = component(app, "room")["along"]
-    assert (along["lesson"], answers.read(along["answers"])) == (
+    assert (along["lesson"], place.read_answers(along["answers"])) == (
         "heads",
         {1: ("3", "en"), 2: ("4", "en")},
     )

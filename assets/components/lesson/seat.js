@@ -260,7 +260,7 @@ function drawGone(root, data) {
   const { along, waiting } = heldOf(code);
   const foot = make("div", "foot");
   for (const { lesson, title, before, count, answers } of along.filter((one) => one.lesson)) {
-    // As a link has them (pages/learn/_lessons/answers.py), and what the room did not take any more.
+    // As a link has them (pages/learn/_lessons/place.py), and what the room did not take any more.
     const late = Object.entries(waiting).flatMap(([key, { answer, language }]) => {
       const number = Number(key.split(".")[0]) - before;
       return number > 0 && number <= count ? [`${number}${language && `.${language}`}-${inCode(answer)}`] : [];

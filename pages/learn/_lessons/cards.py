@@ -19,7 +19,7 @@ _cards = components.component(KEY, "lesson/cards.js", "lesson/lesson.css", box="
 def page() -> None:
     st.title(t("lessons.heading"), anchor=False)
     st.caption(t("lessons.intro"))
-    if st.query_params.get(place.LESSON) == library.OWN:
+    if st.query_params.get("lesson") == library.OWN:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
     if (code := st.session_state.pop(opening.DELETED, None)) is not None:
         st.info(t("room.desk_deleted", code=code), icon=":material/delete:")

@@ -158,7 +158,7 @@ def _try(act: Callable[[], None]) -> None:
 
 def _link(code: str) -> str:
     """The address of the desk, with the secret in a part that no server sees."""
-    return f"{place.page_address()}?{place.DESK}={code}#{st.session_state[opening.SECRETS][code]}"
+    return f"{place.page_address()}?desk={code}#{st.session_state[opening.SECRETS][code]}"
 
 
 def _renew(desk: "Desk") -> None:

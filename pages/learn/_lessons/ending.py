@@ -9,7 +9,7 @@ import streamlit as st
 from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import after_link, in_link, language, t
-from pages.learn._lessons import answers, items, library, place, reveal, screen, texts
+from pages.learn._lessons import items, library, place, reveal, screen, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson_end"
@@ -56,7 +56,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
         on_acted_change=screen.acted(here, KEY),
     )
     if here.answers and here.room is None:
-        link = {place.LESSON: lesson.name, place.ANSWERS: answers.written(here.answers), **in_link()}
+        link = {"lesson": lesson.name, "answers": place.write_answers(here.answers), **in_link()}
         if lesson.name == library.OWN:
             link[library.FILE] = library.code(lesson) or ""
         st.caption(t("lessons.for_teacher"))

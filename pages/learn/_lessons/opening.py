@@ -17,7 +17,7 @@ LESSONS, TOGETHER, DAYS = "room_lessons", "room_together", "room_days"
 
 def way(lesson: str) -> dict[str, object]:
     """The fields of the link that opens a room which begins with the lesson of that name."""
-    return {place.DESK: place.NEW, place.LESSON: lesson, place.SCREEN: "", place.ANSWERS: ""}
+    return {"desk": place.NEW, "lesson": lesson, "screen": "", "answers": ""}
 
 
 def page() -> None:
@@ -25,7 +25,7 @@ def page() -> None:
     from mha_core.room.rooms import DAYS as USUAL
     from mha_core.room.rooms import MAX_DAYS, MAX_LESSONS
 
-    every, first = library.lessons(), st.query_params.get(place.LESSON, "")
+    every, first = library.lessons(), st.query_params.get("lesson", "")
     if first not in every:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
         return
@@ -69,9 +69,9 @@ def _open(lessons: Sequence[Lesson], *, together: bool, days: int) -> None:
         st.error(literal(said(error)))
         return
     st.session_state.setdefault(SECRETS, {})[key.code] = key.secret
-    place.go(**LEAVE | {place.DESK: key.code})
+    place.go(**LEAVE | {"desk": key.code})
     st.rerun()
 
 
 # The fields of the link to leave out: back to the cards.
-LEAVE = dict.fromkeys((place.DESK, place.LESSON, place.PROJECTOR, library.FILE), "")
+LEAVE = dict.fromkeys(("desk", "lesson", "projector", library.FILE), "")

@@ -1,29 +1,33 @@
-"""The visitor's place in a lesson, as the link gives it: the lesson, the screen and the locked answers."""
+"""The visitor's place in a lesson, as the link gives it: the lesson, the screen and the locked answers.
 
+A link has the answers as ``1.zh-9~2.en-3:60,7:40``: each with the number of its screen and the language of
+its question; older links have no language.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mha_core.focus.fields import MAX_CHARACTERS
 from mha_core.focus.token_names import as_number
 from mha_core.lessons.item import Locked
 from mha_core.lessons.lesson import Lesson, Screen
 from pages._kit import state
 from pages._kit.text import language
-from pages.learn._lessons import answers, library
+from pages.learn._lessons import library
 
 if TYPE_CHECKING:  # rooms are an extra
     from mha_core.room.rooms import Room
 
-LESSON, SCREEN, ANSWERS, PROJECTOR = "lesson", "screen", "answers", "projector"
-WORKSHEET = "worksheet"  # the lesson as a sheet to print
-LIKE = "like"  # which like case of the screen is open, once it is answered with its answer: ``2-9``
-ROOM = "room"  # the code of a room, or its invitation
-DESK = "desk"  # the code of the room whose teacher's desk is open
 NEW = "new"  # in place of a room's code: one is being opened
 MAKE = "make"  # in place of a lesson's name: one is being made
 NOW = "lesson_now"  # in the session: what is true of one screen until it is left
+BETWEEN = "~"  # answers in a link
+ANSWER = re.compile(r"(\d+)(?:\.([a-z]{2}))?-(.+)", re.DOTALL)
+ESCAPES = {"%": "%25", BETWEEN: "%7E"}  # in an answer that is a sentence
 
 
 @dataclass(frozen=True)
@@ -74,46 +78,73 @@ class Place:
 
 def opened() -> Place | None:
     """The place that the link names; None for the cards of all lessons."""
-    name = st.query_params.get(LESSON)
+    name = st.query_params.get("lesson")
     if not name or name == MAKE:
         return None
     lesson = library.lessons().get(name)
     if lesson is None:
         if name != library.OWN:  # the cards say where that has gone
-            state.say_instead(LESSON, None)
+            state.say_instead("lesson", None)
         return None
-    locked = answers.read(st.query_params.get(ANSWERS, ""))
+    locked = read_answers(st.query_params.get("answers", ""))
     locked = {at: answer for at, answer in locked.items() if at <= len(lesson.screens)}
     return Place(lesson, number_in(lesson), locked, *like_case())
+
+
+def read_answers(code: str) -> dict[int, Locked]:
+    """The answers of a link by the numbers of their screens; an invalid part is left out."""
+    found = {}
+    for part in code[:MAX_CHARACTERS].split(BETWEEN):
+        if (match := ANSWER.fullmatch(part)) and (at := as_number(match[1])):
+            answer = match[3]
+            for character, escape in reversed(ESCAPES.items()):
+                answer = answer.replace(escape, character)
+            found[at] = Locked(answer, match[2] or "")
+    return found
+
+
+def write_answers(answers: Mapping[int, Locked]) -> str:
+    """The answers as a link has them; if the link would be too long, the longest are left out."""
+    parts = {}
+    for number, (answer, spoken) in sorted(answers.items()):
+        for character, escape in ESCAPES.items():
+            answer = answer.replace(character, escape)
+        parts[number] = f"{number}.{spoken}-{answer}" if spoken else f"{number}-{answer}"
+    while len(code := BETWEEN.join(parts.values())) > MAX_CHARACTERS:
+        del parts[max(parts, key=lambda number: len(parts[number]))]
+    return code
 
 
 def number_in(lesson: Lesson) -> int:
     """The number of the screen of a lesson that the link names."""
     end = len(lesson.screens) + 1
-    asked = st.query_params.get(SCREEN, "1")
+    asked = st.query_params.get("screen", "1")
     number = as_number(asked) or 0
     if not 1 <= number <= end:
         number = min(max(number, 1), end)
-        state.say_instead(SCREEN, number)
+        state.say_instead("screen", number)
     return number
 
 
 def like_case() -> tuple[int, str | None]:
-    """The number of the like case that the link names, 0 for none, and the answer that is locked there."""
-    code = st.query_params.get(LIKE, "")
-    for number, locked in answers.read(code).items():
+    """The number of the like case that the link names, 0 for none, and the answer that is locked there.
+
+    Before it is answered the link has the number alone, ``2``, and then as answers of screens: ``2-9``.
+    """
+    code = st.query_params.get("like", "")
+    for number, locked in read_answers(code).items():
         return number, locked.answer
     return as_number(code) or 0, None
 
 
 def room_code() -> str:
     """The code or invitation of the room that the link names; "" for none."""
-    return st.query_params.get(ROOM, "")
+    return st.query_params.get("room", "")
 
 
 def desk_code() -> str | None:
     """The code of the room whose teacher's desk the link opens, or `NEW`."""
-    return st.query_params.get(DESK)
+    return st.query_params.get("desk")
 
 
 def page_address() -> str:
@@ -123,17 +154,17 @@ def page_address() -> str:
 
 def is_making() -> bool:
     """Whether a lesson is being made."""
-    return st.query_params.get(LESSON) == MAKE
+    return st.query_params.get("lesson") == MAKE
 
 
 def projected() -> bool:
     """Whether the page is shown to a class: large, without a frame."""
-    return st.query_params.get(PROJECTOR) == "1"
+    return st.query_params.get("projector") == "1"
 
 
 def prints() -> bool:
     """Whether the lesson is shown as a worksheet."""
-    return st.query_params.get(WORKSHEET) == "1"
+    return st.query_params.get("worksheet") == "1"
 
 
 def mark_projected() -> None:

@@ -10,7 +10,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Item, Locked
 from pages._kit import components, state
 from pages._kit.text import in_link, said, t, templates
-from pages.learn._lessons import acts, answers, items, library, place, question_data, reveal, texts
+from pages.learn._lessons import acts, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
@@ -85,7 +85,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "lesson": progress_of(here),
             "number": here.number,
             "like": here.like,
-            "code": answers.written(here.answers),
+            "code": place.write_answers(here.answers),
             "answered": len(here.answers),
             "title": texts.title(here.part),
             "place": t("lessons.place", number=here.number, count=count),
@@ -155,7 +155,7 @@ def acted(here: Place, key: str = KEY) -> Callable[[], None]:
                 place.go(like=here.like)
             case "again" if here.room is None:
                 place.go(
-                    answers=answers.written({at: one for at, one in here.answers.items() if at != number})
+                    answers=place.write_answers({at: one for at, one in here.answers.items() if at != number})
                 )
             case "like" if items.like(items.item(here), here.like + 1) is None:
                 now[PROBLEM] = t("lessons.no_like")
@@ -164,7 +164,7 @@ def acted(here: Place, key: str = KEY) -> Callable[[], None]:
             case "back":  # from a like case to the lesson's own
                 place.go(like="")
             case "resume" if not here.answers and here.room is None:
-                place.go(answers=answers.written(answers.read(acted["code"])))
+                place.go(answers=place.write_answers(place.read_answers(acted["code"])))
             case "projector":
                 place.go(projector="" if place.projected() else 1)
             case "lesson" if acted["name"] in library.lessons():
@@ -184,6 +184,6 @@ def _lock(here: Place, now: dict, answer: str) -> None:
     if (problem := items.problem(item, answer)) is not None:
         now[PROBLEM] = said(problem)
     elif here.like:
-        place.go(like=answers.written({here.like: Locked(answer, "")}))
+        place.go(like=place.write_answers({here.like: Locked(answer, "")}))
     else:
-        place.go(answers=answers.written({**here.answers, here.number: Locked(answer, here.language)}))
+        place.go(answers=place.write_answers({**here.answers, here.number: Locked(answer, here.language)}))

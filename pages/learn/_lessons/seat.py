@@ -17,7 +17,7 @@ from mha_core.lessons.lesson import Lesson, shipped
 from pages._kit import components
 from pages._kit.text import after_link, language, languages, literal, said, t, templates
 from pages._server import rooms
-from pages.learn._lessons import acts, answers, ending, items, library, place, screen, texts
+from pages.learn._lessons import acts, ending, items, library, place, screen, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:  # rooms are an extra
@@ -168,7 +168,7 @@ def _place(sitting: Sitting) -> Place:
     """The student's place in the lesson: the screen of the class, if that is on one."""
     room, kept = sitting.room, sitting.kept
     fixed = room.pace.screen
-    if fixed is not None and st.query_params.get(place.SCREEN) != str(fixed):
+    if fixed is not None and st.query_params.get("screen") != str(fixed):
         place.go(screen=fixed, like="")  # it stays there once the class is let go
     number = place.number_in(room.lesson)
     latest = {at: answer for (at, _), answer in sorted(kept.items())}
@@ -186,7 +186,7 @@ def _line(sitting: Sitting, here: Place) -> None:
     you = t("room.seat_you", name=student.name) if student.name else ""
     token = st.session_state[TOKENS][room.code]
     page = rooms.for_others(place.page_address())
-    link = f"{page}?{place.ROOM}={sitting.invitation}{after_link()}#{token}"
+    link = f"{page}?room={sitting.invitation}{after_link()}#{token}"
     _draw(
         room.code,
         {
@@ -243,7 +243,7 @@ def _along(room: "Room", locked: Mapping[int, Locked]) -> list[dict[str, object]
         title = texts.title(lesson) if len(room.lessons) > 1 else ""
         if name := _alone(lesson):
             place_of = {"lesson": name, "title": title, "before": before, "count": count}
-            told.append(place_of | {"answers": answers.written(own)})
+            told.append(place_of | {"answers": place.write_answers(own)})
     return told
 
 
