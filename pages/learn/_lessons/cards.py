@@ -109,7 +109,7 @@ def _take() -> None:
     if upload is None:
         return
     try:
-        lesson = library.open_file(upload.getvalue())
+        library.open_file(upload.getvalue())
     except LessonError as error:
         st.session_state[REFUSED] = [
             t("lessons.file_line", line=one.line, message=said(one.message)) for one in error.problems
@@ -117,5 +117,4 @@ def _take() -> None:
     except MhaError as error:
         st.session_state[REFUSED] = [said(error)]
     else:
-        code = library.code(lesson) or ""  # in the address, so that a reload keeps the file
-        place.go(lesson=library.OWN, screen=1, answers="", **{library.FILE: code})
+        place.go(lesson=library.OWN, screen=1, answers="")

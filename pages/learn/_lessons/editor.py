@@ -25,7 +25,6 @@ from mha_core.lessons.lesson import (
 from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
 from mha_core.scene.first_look import first_token
 from mha_core.scene.scene import Scene
-from mha_core.traces.tokens import Tokens
 from pages._kit import pair, state, views
 from pages._kit.text import language, literal, said, t
 from pages._server import rooms
@@ -35,7 +34,6 @@ from pages.learn._lessons.place import Place
 SCENE = "scene"  # in a link: a question is to be made of the scene that the rest of the link describes
 ASIDE = "draft_aside"  # of the session: the language that was kept alone, and the draft in both
 VERSION = "draft_version"  # of the widgets: they begin anew where screens have changed places
-MINUTES = 5
 # The settings of each kind, with what can be chosen.
 LINKS = ("scenes", "other")
 OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), (*LINKS, "ask", "notice", "hints")
@@ -46,7 +44,7 @@ WORDS = ("token", "key_token")  # fields of the focus, which differ by language
 
 def page() -> None:
     _take_scene()
-    draft = _draft()
+    draft = library.draft()
     st.title(t("editor.heading"), anchor=False)
     st.caption(t("editor.intro"))
     _about(draft)
@@ -69,14 +67,13 @@ def _take_scene() -> None:
 
 
 def _append(*screens: Screen) -> None:
-    draft = _draft()
-    library.keep_draft(replace(draft, screens=(*draft.screens, *screens)[:MAX_SCREENS]))
-    st.session_state[_key("both")] = _is_bilingual(_draft())  # screens bring their languages along
+    _whole(screens=(*library.draft().screens, *screens)[:MAX_SCREENS])
+    st.session_state[_key("both")] = _is_bilingual(library.draft())  # screens bring their languages along
 
 
 def _add() -> None:
     """Another question about the scene of the last one."""
-    screens = _draft().screens
+    screens = library.draft().screens
     scenes = screens[-1].scenes if screens else _kept({}, _named(Scene()).link())
     _append(Screen(KINDS["point"](), scenes))
 
@@ -115,7 +112,7 @@ def _of_lessons(draft: Lesson) -> None:
 
 def _copy(lesson: Lesson, key: str) -> None:
     """Copies of screens in all their languages; the first ones bring the lesson's title and goal along."""
-    draft = _draft()
+    draft = library.draft()
     if not draft.screens and not draft.title:
         library.keep_draft(replace(lesson, name="lesson", screens=()))
     _append(*(lesson.screens[number - 1] for number in sorted(st.session_state[key])))
@@ -133,16 +130,16 @@ def _texts_of(holder: Lesson | Screen, names: Sequence[str]) -> dict[str, Mappin
 
 def _kept(words: Mapping[str, Any], value: Any) -> dict[str, Any]:
     """The texts of a field with another one in the reader's language, or for all languages; "" removes it."""
-    at = language() if _is_bilingual(_draft()) else ANY
+    at = language() if _is_bilingual(library.draft()) else ANY
     kept = {one: text for one, text in words.items() if one != at}
     return {**kept, at: value} if value else kept
 
 
 def _in_both() -> None:
     """Write in two languages, or in the reader's alone: the other's texts are put aside and come back."""
-    draft = _draft()
+    draft = library.draft()
     if st.session_state[_key("both")]:
-        at, aside = st.session_state.pop(ASIDE, (language(), Lesson("lesson", MINUTES, ())))
+        at, aside = st.session_state.pop(ASIDE, (language(), Lesson("lesson", library.MINUTES, ())))
     else:
         at, aside = ANY, draft
         st.session_state[ASIDE] = language(), draft
@@ -196,50 +193,41 @@ def _about(draft: Lesson) -> None:
         st.caption(t("editor.both_now", language=t(f"editor.language_{language()}")))
     title, minutes = st.columns([4, 1])
     with title:
-        _text(t("editor.title"), draft.title, "title", lambda words: _whole(title=words))
-    with minutes:
-        _field(
-            st.number_input,
-            t("editor.minutes"),
-            "minutes",
-            lambda count: _whole(minutes=count),
-            1,
-            MAX_MINUTES,
-            draft.minutes,
-        )
+        _text("title", draft)
+    _field(
+        minutes.number_input,
+        "minutes",
+        None,
+        lambda count: _whole(minutes=count),
+        1,
+        MAX_MINUTES,
+        draft.minutes,
+    )
     with st.expander(t("editor.whole")):
-        _text(t("editor.goal"), draft.goal, "goal", lambda words: _whole(goal=words))
-        _text(t("editor.paper"), draft.paper, "paper", lambda words: _whole(paper=words), tall=True)
-
-
-def _draft() -> Lesson:
-    """The lesson that is being made; an empty one before the first screen."""
-    return library.draft() or Lesson("lesson", MINUTES, ())
+        _text("goal", draft)
+        _text("paper", draft, tall=True)
 
 
 def _whole(**changes: Any) -> None:
-    library.keep_draft(replace(_draft(), **changes))
+    library.keep_draft(replace(library.draft(), **changes))
 
 
 def _change(number: int, **changes: Any) -> None:
-    screens = [*_draft().screens]
+    screens = [*library.draft().screens]
     screens[number] = replace(screens[number], **changes)
     _whole(screens=tuple(screens))
 
 
-def _move(number: int, by: int | None) -> None:
-    """Move a screen, remove it, by 0, or put a copy behind it, by None."""
+def _move(number: int, *by: int) -> None:
+    """Put a screen at these distances from its place: at none to remove it, at several to copy it."""
 
     def moved(screens: Sequence[Screen]) -> tuple[Screen, ...]:
-        before, one, after = screens[:number], screens[number], screens[number + 1 :]
-        if by is None:
-            return (*before, one, one, *after)
-        rest = [*before, *after]
-        if by:
-            rest.insert(number + by, one)
+        rest = [*screens[:number], *screens[number + 1 :]]
+        for distance in by:
+            rest.insert(number + distance, screens[number])
         return tuple(rest)
 
-    screens = _draft().screens
+    screens = library.draft().screens
     if ASIDE in st.session_state:
         at, aside = st.session_state[ASIDE]
         both = (*aside.screens, *screens[len(aside.screens) :])
@@ -254,28 +242,37 @@ def _key(name: str) -> str:
 
 
 def _field(
-    control: Callable, label: str, name: str, keep: Callable[[Any], None], *values: Any, **options: Any
+    control: Callable,
+    name: str,
+    number: int | None,
+    keep: Callable[[Any], None],
+    *values: Any,
+    **options: Any,
 ) -> None:
-    """Draw one of Streamlit's controls with these values; a change of it is kept at once."""
-    key = _key(name)
-    control(label, *values, key=key, on_change=lambda: keep(st.session_state[key]), **options)
+    """Draw a field of a screen, or of the whole lesson without a number; a change of it is kept at once.
+
+    `control` is one of Streamlit's, with its `values`.
+    """
+    key = _key(name if number is None else f"{name}_{number}")
+    control(t(f"editor.{name}"), *values, key=key, on_change=lambda: keep(st.session_state[key]), **options)
 
 
 def _text(
-    label: str,
-    words: Mapping[str, str],
     name: str,
-    keep: Callable[[dict], None],
+    holder: Lesson | Screen,
+    number: int | None = None,
     *,
     tall: bool = False,
     usual: str | None = None,
 ) -> None:
-    """A field for a text of the lesson; `usual` is the text used if it is left empty."""
+    """A field for a text; `usual` is the text used if it is left empty."""
+    words = getattr(holder, name)
+    change = _whole if number is None else partial(_change, number)
     _field(
         st.text_area if tall else st.text_input,
-        label,
         name,
-        lambda text: keep(_kept(words, text.strip())),
+        number,
+        lambda text: change(**{name: _kept(words, text.strip())}),
         in_language(words, language()),
         max_chars=MAX_TEXT,
         placeholder=usual,
@@ -288,10 +285,10 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(f"{number + 1}", anchor=False, width="stretch")
         for name, by, icon, off in (
-            ("up", -1, "arrow_upward", number == 0),
-            ("down", 1, "arrow_downward", last),
-            ("again", None, "content_copy", is_full),
-            ("remove", 0, "delete", False),
+            ("up", (-1,), "arrow_upward", number == 0),
+            ("down", (1,), "arrow_downward", last),
+            ("again", (0, 1), "content_copy", is_full),
+            ("remove", (), "delete", False),
         ):
             st.button(
                 t(f"editor.{name}"),
@@ -301,7 +298,7 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
                 type="tertiary",
                 disabled=off,
                 on_click=_move,
-                args=(number, by),
+                args=(number, *by),
             )
     scene = screen.scene(language())
     try:
@@ -310,35 +307,16 @@ def _screen(draft: Lesson, number: int, screen: Screen) -> None:
         _sentence(number, screen, scene)
         st.error(literal(said(error)))
         return
-    _scene(number, screen, scene, trace.sides.queries, [layer.n_heads for layer in trace.layers])
-    _question(
-        number,
-        screen,
-        scene,
-        trace.sides.keys,
-        trace.layers[min(scene.focus.layer, len(trace.layers)) - 1].n_heads,
-    )
-    _text(
-        t("editor.ask"),
-        screen.ask,
-        f"ask_{number}",
-        lambda words: _change(number, ask=words),
-        tall=True,
-        usual=texts.ask_of(screen.question, scene),
-    )
+    _scene(number, screen, scene, trace)
+    _question(number, screen, scene, trace)
+    _text("ask", screen, number, tall=True, usual=texts.ask_of(screen.question, scene))
     with st.expander(t("editor.more")):
         _hints(number, screen)
-        _text(
-            t("editor.notice"),
-            screen.notice,
-            f"notice_{number}",
-            lambda words: _change(number, notice=words),
-            tall=True,
-        )
+        _text("notice", screen, number, tall=True)
         _field(
             st.checkbox,
-            t("editor.light"),
-            f"light_{number}",
+            "light",
+            number,
             lambda light: _change(number, light=light),
             screen.light,
             help=t("editor.light_help"),
@@ -374,26 +352,26 @@ def _hints(number: int, screen: Screen) -> None:
         st.text_input(t("editor.hint", number=nth + 1), text, max_chars=MAX_TEXT, key=key, on_change=typed)
 
 
-def _scene(number: int, screen: Screen, scene: Scene, tokens: Tokens, heads: Sequence[int]) -> None:
+def _scene(number: int, screen: Screen, scene: Scene, trace: AttentionTrace) -> None:
     """The sentence, the word that looks, the layer and the head, as on the page Heads."""
     text, word, layer, head = st.columns([5, 2, 1, 1])
     with text:
         _sentence(number, screen, scene)
-    names_of, focus = names(tokens), scene.focus
-    at = position(tokens, focus.token)
-    chosen = {
-        "token": (word, names_of, 0 if at is None else at),
-        "layer": (layer, range(1, len(heads) + 1), min(focus.layer, len(heads)) - 1),
-        "head": (
-            head,
-            range(1, heads[min(focus.layer, len(heads)) - 1] + 1),
-            min(focus.head, max(heads)) - 1,
-        ),
-    }
-    for name, (column, offered, index) in chosen.items():
-        with column:
-            keep = partial(_look, number, screen, name)
-            _field(st.selectbox, t(f"editor.{name}"), f"{name}_{number}", keep, offered, index=index)
+    words, heads = trace.sides.queries, _heads(scene, trace)
+    layers = range(1, len(trace.layers) + 1)
+    for name, column, offered, index in (
+        ("token", word, names(words), position(words, scene.focus.token) or 0),
+        ("layer", layer, layers, min(scene.focus.layer, len(layers)) - 1),
+        ("head", head, heads, min(scene.focus.head, len(heads)) - 1),
+    ):
+        keep = partial(_look, number, screen, name)
+        _field(column.selectbox, name, number, keep, offered, index=index)
+
+
+def _heads(scene: Scene, trace: AttentionTrace) -> range:
+    """The heads of the layer that the scene looks at, from 1."""
+    layer = min(scene.focus.layer, len(trace.layers)) - 1
+    return range(1, trace.layers[layer].n_heads + 1)
 
 
 def _sentence(number: int, screen: Screen, scene: Scene) -> None:
@@ -401,7 +379,7 @@ def _sentence(number: int, screen: Screen, scene: Scene) -> None:
         changed = replace(scene, text=text or scene.text)
         _change(number, scenes=_kept(screen.scenes, _named(changed).link()))
 
-    _field(st.text_input, t("editor.sentence"), f"text_{number}", keep, scene.text)
+    _field(st.text_input, "text", number, keep, scene.text)
 
 
 def _look(number: int, screen: Screen, name: str, value: Any) -> None:
@@ -409,63 +387,57 @@ def _look(number: int, screen: Screen, name: str, value: Any) -> None:
     _change(number, scenes=_with_focus(screen, name in WORDS, **{name: value}))
 
 
-def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: int) -> None:
+def _question(number: int, screen: Screen, scene: Scene, trace: AttentionTrace) -> None:
     """The kind of question, and the settings that it needs besides the scene."""
     question, kinds = screen.question, list(KINDS)
-    kind, *places = st.columns([3, 2, 2])
-    with kind:
-        _field(
-            st.selectbox,
-            t("editor.kind"),
-            f"kind_{number}",
-            partial(_ask_otherwise, number, screen, scene),
-            kinds,
-            index=kinds.index(question.kind),
-            format_func=partial(_option, "kind"),
-        )
+    kind, first, second = st.columns([3, 2, 2])
+    _field(
+        kind.selectbox,
+        "kind",
+        number,
+        partial(_ask_otherwise, number, screen, scene),
+        kinds,
+        index=kinds.index(question.kind),
+        format_func=partial(_option, "kind"),
+    )
     for name, offered in SETTINGS.items():
         value = getattr(question, name, None)
         if value is not None:
-            with places[0]:
-                _field(
-                    st.selectbox,
-                    t(f"editor.{name}"),
-                    f"{name}_{number}",
-                    partial(_set, number, question, name),
-                    offered,
-                    index=offered.index(value),
-                    format_func=partial(_option, name),
-                )
-    measure = getattr(question, "by", getattr(question, "quantity", None))
-    if measure in WITH_KEY:
-        of_keys, focus = names(keys), scene.focus
-        at = position(keys, focus.key_token)
-        with places[1]:
-            keep = partial(_look, number, screen, "key_token")
-            _field(st.selectbox, t("editor.key"), f"key_{number}", keep, of_keys, index=at or 0)
+            _field(
+                first.selectbox,
+                name,
+                number,
+                partial(_set, number, question, name),
+                offered,
+                index=offered.index(value),
+                format_func=partial(_option, name),
+            )
+    of_cell = getattr(question, "by", getattr(question, "quantity", None)) in WITH_KEY
+    if of_cell:
+        keys = trace.sides.keys
+        keep = partial(_look, number, screen, "key_token")
+        index = position(keys, scene.focus.key_token) or 0
+        _field(second.selectbox, "key", number, keep, names(keys), index=index)
     if isinstance(question, Flip):
-        with places[0]:
-            _field(
-                st.multiselect,
-                t("editor.changes"),
-                f"changes_{number}",
-                lambda chosen: _set(number, question, "changes", tuple(chosen)),
-                Flip.KINDS,
-                [one for one in question.changes if one in Flip.KINDS],
-                format_func=partial(_option, "changes"),
-            )
+        _field(
+            first.multiselect,
+            "changes",
+            number,
+            lambda chosen: _set(number, question, "changes", tuple(chosen)),
+            Flip.KINDS,
+            question.changes,
+            format_func=partial(_option, "changes"),
+        )
     if isinstance(question, Order):
-        named = [int(one) for one in scene.focus.heads.split(",") if one.isdecimal()]
-        heads = range(1, n_heads + 1)
-        with places[1] if measure not in WITH_KEY else kind:
-            _field(
-                st.multiselect,
-                t("editor.heads"),
-                f"heads_{number}",
-                lambda chosen: _look(number, screen, "heads", ",".join(map(str, chosen))),
-                heads,
-                [head for head in named if head in heads],
-            )
+        named, heads = scene.focus.heads.split(","), _heads(scene, trace)
+        _field(
+            (kind if of_cell else second).multiselect,
+            "heads",
+            number,
+            lambda chosen: _look(number, screen, "heads", ",".join(map(str, chosen))),
+            heads,
+            [int(one) for one in named if one.isdecimal() and int(one) in heads],
+        )
     if question.kind == "choose":
         other = scene_of(in_language(screen.other, language()))
 
@@ -473,8 +445,7 @@ def _question(number: int, screen: Screen, scene: Scene, keys: Tokens, n_heads: 
             changed = _named(replace(scene, text=text or other.text))
             _change(number, other=_kept(screen.other, changed.link()))
 
-        with places[0]:
-            _field(st.text_input, t("editor.other"), f"other_{number}", keep_other, other.text)
+        _field(first.text_input, "other", number, keep_other, other.text)
 
 
 def _set(number: int, question: Question, name: str, value: Any) -> None:
@@ -542,14 +513,26 @@ def _keep(draft: Lesson) -> None:
     code = library.code(draft, library.MAX_SENT)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            t("editor.try"), key="draft_try", type="primary", icon=":material/play_arrow:", on_click=_try
+            t("editor.try"), key="draft_try", type="primary", icon=":material/play_arrow:", on_click=_open
         )
         if rooms.may_open():
-            st.button(t("room.desk_teach"), key="draft_teach", icon=":material/co_present:", on_click=_teach)
+            st.button(
+                t("room.desk_teach"),
+                key="draft_teach",
+                icon=":material/co_present:",
+                on_click=_open,
+                kwargs=opening.way(library.OWN),
+            )
         st.download_button(
             t("editor.save"), draft.write(), "lesson.toml", "application/toml", icon=":material/download:"
         )
-        st.button(t("lessons.sheet"), key="draft_sheet", icon=":material/print:", on_click=_try, args=(1,))
+        st.button(
+            t("lessons.sheet"),
+            key="draft_sheet",
+            icon=":material/print:",
+            on_click=_open,
+            kwargs={"worksheet": 1},
+        )
     if code is None:
         st.caption(t("editor.long"))
         return
@@ -558,24 +541,16 @@ def _keep(draft: Lesson) -> None:
     st.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", language=None, wrap_lines=True)
 
 
-def _try(worksheet: int | str = "") -> None:
-    draft = _draft()
-    library.open_file(draft.write().encode())
-    file = {library.FILE: library.code(draft) or ""}
-    place.go(lesson=library.OWN, screen=1, answers="", worksheet=worksheet, **file)
-
-
-def _teach() -> None:
-    draft = _draft()
-    library.open_file(draft.write().encode())
-    place.go(**opening.way(library.OWN), **{library.FILE: library.code(draft) or ""})
+def _open(**link: object) -> None:
+    """Open the lesson that is being made, as its file would be, where these fields of the link lead."""
+    library.open_file(library.draft().write().encode())
+    place.go(**{"lesson": library.OWN, "screen": 1, "answers": "", "worksheet": "", **link})
 
 
 def way_back(here: Place) -> None:
     """A way to the editor for whoever opened the lesson's file here or made it, not for students."""
     if here.lesson.name == library.OWN and library.KEY in st.session_state:
-        draft = library.draft()
-        is_tried = draft is not None and library.version(draft) == library.version(here.lesson)
+        is_tried = library.version(library.draft()) == library.version(here.lesson)
         st.button(
             t("editor.back") if is_tried else t("editor.edit"),
             key="draft_back",

@@ -3,7 +3,6 @@
 import base64
 import zlib
 from collections.abc import Mapping
-from functools import cache
 from hashlib import blake2b
 
 import streamlit as st
@@ -16,6 +15,7 @@ OWN = "own"  # the name of the lesson of a visitor's file, and of one that a lin
 KEY = "lesson_text"  # of the session: the text of that file
 FILE = "lesson_file"  # of a link: the file itself
 DRAFT = "lesson_draft"  # of the session: the lesson that is being made
+MINUTES = 5  # of one that is begun
 MAX_CODE = MAX_CHARACTERS  # of a file in the address, which then survives a reload
 MAX_SENT = 6_000  # characters of a file in a link that mail and chats still take
 
@@ -63,15 +63,19 @@ def _decoded(code: str) -> str:
     return zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
 
 
-def draft() -> Lesson | None:
-    """The lesson that is being made; after a reload the one that the link holds."""
-    kept = st.session_state.get(DRAFT)
-    return _of_link(is_draft=True) if kept is None else kept
+def draft() -> Lesson:
+    """The lesson that is being made: after a reload the one that the link holds, empty before all screens."""
+    kept = st.session_state.get(DRAFT) or _of_link(is_draft=True)
+    return kept or Lesson("lesson", MINUTES, ())
 
 
 def keep_draft(lesson: Lesson) -> None:
     """Keep what has been made so far, in the session and, where it is short, in the link."""
     st.session_state[DRAFT] = lesson
+    _keep_in_link(lesson)
+
+
+def _keep_in_link(lesson: Lesson) -> None:
     written = code(lesson)
     if written is None:
         st.query_params.pop(FILE, None)
@@ -79,8 +83,11 @@ def keep_draft(lesson: Lesson) -> None:
         st.query_params[FILE] = written
 
 
-def open_file(content: bytes) -> Lesson:
-    """Open the lesson of a file. Raises `LessonError` if it is not one; then the open lesson stays open."""
+def open_file(content: bytes) -> None:
+    """Open the lesson of a file, which the link holds, too, where it is short, so that a reload keeps it.
+
+    Raises `LessonError` if it is not one; then the open lesson stays open.
+    """
     if len(content) > MAX_BYTES:
         raise MhaError(
             "A lesson has at most {limit:,} bytes; this one has {size:,}.",
@@ -93,14 +100,9 @@ def open_file(content: bytes) -> Lesson:
         raise MhaError("A lesson is a text file in UTF-8.") from None
     lesson = Lesson.read(text, OWN)
     st.session_state[KEY] = text
-    return lesson
-
-
-@cache
-def _version(written: str) -> str:
-    return blake2b(written.encode(), digest_size=4).hexdigest()
+    _keep_in_link(lesson)
 
 
 def version(lesson: Lesson) -> str:
     """A name for its content; the browser forgets its progress in a lesson when this changes."""
-    return _version(lesson.write())
+    return blake2b(lesson.write().encode(), digest_size=4).hexdigest()
