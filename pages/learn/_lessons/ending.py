@@ -53,7 +53,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
             "receipt": receipt,
         },
         height=HEIGHT,
-        on_acted_change=screen.acted(here, KEY),
+        on_acted_change=lambda: screen.act(here, KEY),
     )
     if here.answers and here.room is None:
         link = {"lesson": lesson.name, "answers": place.write_answers(here.answers), **in_link()}

@@ -40,23 +40,26 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
         return
     answer = _answer(here, item, now)
     _look_at(here, item, now)
-    question = question_data.data(item)
+    question = {"question": question_data.data(item)}
     if answer is not None:
-        _ask(here, {"question": question, "answer": answer}, item, below)
+        _ask(here, question | {"answer": answer}, item, below)
         if here.is_shown:
-            reveal.show(here, item, answer, on_act=acted(here, reveal.KEY))
-        return
-    if here.like:  # the hints are about the lesson's own sentence
-        _ask(here, {"question": question}, item, below)
-        return
-    pulled = now.get(HINTS, 0)
-    hints = texts.hints(here)
+            reveal.show(here, item, answer, on_act=lambda: act(here, reveal.KEY))
+    elif here.like:  # the hints are about the lesson's own sentence
+        _ask(here, question, item, below)
+    else:
+        _ask(here, question | _hints(here, item, now), item, below)
+
+
+def _hints(here: Place, item: Item, now: dict) -> dict[str, object]:
+    """The hints that were asked for, the last of which is a like case, and whether there are more."""
+    pulled, hints = now.get(HINTS, 0), texts.hints(here)
     told: list[dict[str, object]] = [{"text": one} for one in hints[:pulled]]
     other = items.like(item, 1) if pulled >= len(hints) else None
     if other is not None and pulled > len(hints):
         told.append({"pieces": reveal.like_case(other)})
     more = pulled < len(hints) or (pulled == len(hints) and other is not None)
-    _ask(here, {"question": question, "hints": told, "more_hints": more}, item, below)
+    return {"hints": told, "more_hints": more}
 
 
 def _answer(here: Place, item: Item, now: dict) -> str | None:
@@ -99,7 +102,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             **more,
         },
         height=_height(more),
-        on_acted_change=acted(here),
+        on_acted_change=lambda: act(here, KEY),
     )
     if below is not None:
         below()
@@ -136,45 +139,40 @@ def _height(more: Mapping) -> int:
     return ON_PHONE if state.on_phone() and "question" in more else HEIGHT
 
 
-def acted(here: Place, key: str = KEY) -> Callable[[], None]:
+def act(here: Place, key: str) -> None:
     """Carry out an act on the screen; `key` is that of the component on which it happens."""
-
-    def act() -> None:
-        acted, now, number = acts.read(key, ACTS), place.now(here), here.number
-        if acted is None:
-            return
-        now.pop(PROBLEM, None)
-        match acted["do"]:
-            case "go" if here.room is None or here.room.pace.screen is None:
-                place.go(screen=min(max(acted["number"], 1), len(here.lesson.screens) + 1), like="")
-            case "hint":
-                now[HINTS] = now.get(HINTS, 0) + 1
-            case "lock" if here.room is None or here.like:  # else the room keeps it (seat.py)
-                _lock(here, now, acted["answer"])
-            case "again" if here.like:
-                place.go(like=here.like)
-            case "again" if here.room is None:
-                place.go(
-                    answers=place.write_answers({at: one for at, one in here.answers.items() if at != number})
-                )
-            case "like" if items.like(items.item(here), here.like + 1) is None:
-                now[PROBLEM] = t("lessons.no_like")
-            case "like":
-                place.go(like=here.like + 1)
-            case "back":  # from a like case to the lesson's own
-                place.go(like="")
-            case "resume" if not here.answers and here.room is None:
-                place.go(answers=place.write_answers(place.read_answers(acted["code"])))
-            case "projector":
-                place.go(projector="" if place.projected() else 1)
-            case "lesson" if acted["name"] in library.lessons():
-                place.go(lesson=acted["name"], screen="", answers="", like="")
-            case "sheet":
-                place.go(worksheet=1)
-            case "cards":
-                place.go(lesson="", room="", screen="", answers="", like="", projector="")
-
-    return act
+    acted, now = acts.read(key, ACTS), place.now(here)
+    if acted is None:
+        return
+    now.pop(PROBLEM, None)
+    match acted["do"]:
+        case "go" if here.room is None or here.room.pace.screen is None:
+            place.go(screen=min(max(acted["number"], 1), len(here.lesson.screens) + 1), like="")
+        case "hint":
+            now[HINTS] = now.get(HINTS, 0) + 1
+        case "lock" if here.room is None or here.like:  # else the room keeps it (seat.py)
+            _lock(here, now, acted["answer"])
+        case "again" if here.like:
+            place.go(like=here.like)
+        case "again" if here.room is None:
+            kept = {at: one for at, one in here.answers.items() if at != here.number}
+            place.go(answers=place.write_answers(kept))
+        case "like" if items.like(items.item(here), here.like + 1) is None:
+            now[PROBLEM] = t("lessons.no_like")
+        case "like":
+            place.go(like=here.like + 1)
+        case "back":  # from a like case to the lesson's own
+            place.go(like="")
+        case "resume" if not here.answers and here.room is None:
+            place.go(answers=place.write_answers(place.read_answers(acted["code"])))
+        case "projector":
+            place.go(projector="" if place.projected() else 1)
+        case "lesson" if acted["name"] in library.lessons():
+            place.go(lesson=acted["name"], screen="", answers="", like="")
+        case "sheet":
+            place.go(worksheet=1)
+        case "cards":
+            place.go(lesson="", room="", screen="", answers="", like="", projector="")
 
 
 def _lock(here: Place, now: dict, answer: str) -> None:
