@@ -50,7 +50,13 @@ def asked(screen: Screen, language: str) -> Item:
 
     def find() -> MhaError | None:
         try:
-            _bounded(item)
+            if item.question.kind == "flip" and len(item.words) > compute.MAX_SMALL_TEXT:
+                raise MhaError(
+                    "A question about every possible change has a text of at most {limit} tokens; this one "
+                    "has {count}.",
+                    limit=compute.MAX_SMALL_TEXT,
+                    count=len(item.words),
+                )
             _ = item.key
         except MhaError as error:
             return error
@@ -59,17 +65,6 @@ def asked(screen: Screen, language: str) -> Item:
     if (refusal := _once(item, find, "refusal")) is not None:
         raise refusal.with_traceback(None)  # the same error is raised for everybody
     return item
-
-
-def _bounded(item: Item) -> None:
-    """Raises `MhaError` for a question whose key takes a run for each word of a long text."""
-    if item.question.kind == "flip" and len(item.words) > compute.MAX_SMALL_TEXT:
-        raise MhaError(
-            "A question about every possible change has a text of at most {limit} tokens; this one has "
-            "{count}.",
-            limit=compute.MAX_SMALL_TEXT,
-            count=len(item.words),
-        )
 
 
 def is_right(item: Item, answer: str) -> bool | None:

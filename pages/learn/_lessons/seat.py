@@ -4,7 +4,7 @@ A student is known by a token that the browser holds and sends (components/lesso
 comes as the act "lock" of this component, again and again until the data of the room name it as kept.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -255,50 +255,34 @@ def _alone(lesson: Lesson) -> str:
 
 def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None) -> None:
     data = {"code": code, "texts": templates("room.seat_"), "fields": after_link(), **data}
-    _component(key=KEY, data=data, height=HEIGHT, on_acted_change=_acted(code, sitting))
+    _component(key=KEY, data=data, height=HEIGHT, on_acted_change=lambda: _act(code, sitting))
 
 
-def _acted(code: str, sitting: Sitting | None) -> Callable[[], None]:
+def _act(code: str, sitting: Sitting | None) -> None:
     """Carry out an act of the browser in the room; "look" only reruns the page, as when the teacher acts."""
-
-    def act() -> None:
-        acted = acts.read(KEY, ACTS)
-        if acted is None:
-            return
-        tokens = st.session_state.setdefault(TOKENS, {})
+    acted = acts.read(KEY, ACTS)
+    if acted is None:
+        return
+    tokens = st.session_state.setdefault(TOKENS, {})
+    try:
         match acted["do"]:
             case "enter":
-                _told(lambda: _enter(code, acted["token"]))
+                rooms.find(place.room_code())  # a guessed code counts, whatever it is sent with
+                tokens[code] = acted["token"]
             case "leave":
                 tokens.pop(code, None)
                 st.session_state.pop(DEVICE, None)
             case "device":
                 st.session_state[DEVICE] = True
             case "join" if code not in tokens:
-                _told(lambda: _join(code, acted["name"], acted["asked"]))
+                rooms.find(place.room_code())
+                tokens[code] = rooms.join(code, acted["name"], acted["asked"])
+                place.go(room=rooms.rooms().invitation(code))
             case "lock" if sitting is not None:
                 spoken = acted["language"] if acted["language"] in languages() else language()
                 _keep(sitting, acted["screen"], acted["vote"], Locked(acted["answer"], spoken))
             case "help" if sitting is not None and sitting.student.needs_help != acted["needs_help"]:
-                _told(lambda: sitting.seat.ask_for_help(acted["needs_help"]))
-
-    return act
-
-
-def _enter(code: str, token: str) -> None:
-    rooms.find(place.room_code())  # a guessed code counts, whatever it is sent with
-    st.session_state[TOKENS][code] = token
-
-
-def _join(code: str, name: str, asked: str) -> None:
-    rooms.find(place.room_code())
-    st.session_state[TOKENS][code] = rooms.join(code, name, asked)
-    place.go(room=rooms.rooms().invitation(code))
-
-
-def _told(act: Callable[[], object]) -> None:
-    try:
-        act()
+                sitting.seat.ask_for_help(acted["needs_help"])
     except MhaError as error:
         st.session_state[PROBLEM] = said(error)
 
@@ -310,9 +294,7 @@ def _keep(sitting: Sitting, number: int, vote: int, locked: Locked) -> None:
     answer, spoken = writable(locked.answer), locked.language
     try:
         if 1 <= number <= len(sitting.room.lesson.screens):
-            problem = items.problem(items.item(Place(sitting.room.lesson, number, {number: locked})), answer)
-            if problem is not None:
-                raise problem
+            items.item(Place(sitting.room.lesson, number, {number: locked})).check(answer)
         sitting.seat.keep(number, vote, answer, language=spoken)
     except Unavailable as error:
         rooms.note_unavailable(error)  # the browser sends it again
