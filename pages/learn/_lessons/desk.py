@@ -51,36 +51,31 @@ def page() -> None:
     from mha_core.room.rooms import Unavailable
 
     code = rooms.code_of(place.desk_code() or "")
-    held = st.session_state.setdefault(opening.SECRETS, {})
-    secret = held.get(code)
-    problem: MhaError | None = None
-    if secret:
-        try:
-            store.desk(code, secret)
-        except MhaError as error:
-            problem = error
-    waits = isinstance(problem, Unavailable)
-    opens = None if problem and not waits else secret
+    secret = st.session_state.setdefault(opening.SECRETS, {}).get(code)
+    desk, is_wrong = None, False
+    try:
+        desk = store.desk(code, secret) if secret else None
+    except MhaError as error:
+        is_wrong = not isinstance(error, Unavailable)
     with st.container(key="unseen_desk_door"):
         _door(
             key=DOOR,
-            data={"code": code, "secret": opens, "known": secret is not None},
+            data={"code": code, "secret": None if is_wrong else secret, "known": secret is not None},
             on_acted_change=lambda: _enter(code),
         )
     if secret is None:
         return
-    if secret == "" or (problem and not waits):
+    if is_wrong or not secret:
         # The same for any code: nobody finds rooms by trying.
-        st.error(t("room.desk_wrong") if problem else t("room.desk_no_secret"))
+        st.error(t("room.desk_wrong") if is_wrong else t("room.desk_no_secret"))
         st.button(t("lessons.all"), key="desk_leave", on_click=place.go, kwargs=opening.LEAVE)
         return
     projected = place.projected()
-    whole = not projected and not waits
-    if whole:
-        desk_after.link(store.desk(code, secret))
+    if desk is not None and not projected:
+        desk_after.link(desk)
     _live(code, projected)
-    if whole:
-        desk_after.page(store.desk(code, secret))
+    if desk is not None and not projected:
+        desk_after.page(desk)
 
 
 def _enter(code: str) -> None:

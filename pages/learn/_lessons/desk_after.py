@@ -27,9 +27,11 @@ def link(desk: "Desk") -> None:
     """The link back to the desk, which nobody else can give its teacher."""
     with st.popover(t("room.desk_link"), icon=":material/key:", type="tertiary"):
         st.caption(t("room.desk_link_what"))
-        if rooms.is_overheard(place.page_address()):
+        address, secret = place.page_address(), st.session_state[opening.SECRETS][desk.code]
+        if rooms.is_overheard(address):
             st.warning(t("room.desk_overheard"))
-        st.code(_link(desk.code), language=None, wrap_lines=True)
+        # No server sees what is behind the "#".
+        st.code(f"{address}?desk={desk.code}#{secret}", language=None, wrap_lines=True)
         st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
         if st.session_state.pop(RENEWED, False):
             st.info(t("room.desk_renewed"))
@@ -51,11 +53,8 @@ def page(desk: "Desk") -> None:
             if told := st.session_state.pop(TOLD, ""):
                 st.info(told)
         st.caption(t("room.desk_kept_until", day=f"{room.expires:%Y-%m-%d}"))
-        st.radio(
-            t("room.desk_reveal_when"),
-            (True, False),
-            index=0 if room.together else 1,
-            format_func=lambda value: t(f"room.desk_together_{'yes' if value else 'no'}"),
+        opening.together_field(
+            room.together,
             key=TOGETHER,
             on_change=lambda: _try(lambda: desk.set_together(st.session_state[TOGETHER])),
             horizontal=True,
@@ -126,12 +125,9 @@ def _export(desk: "Desk") -> None:
 
 
 def _end(desk: "Desk") -> None:
-    from mha_core.room.rooms import DAYS as USUAL
-    from mha_core.room.rooms import MAX_DAYS
-
     st.markdown(f"**{t('room.desk_end')}**")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.number_input(t("room.desk_days"), 1, MAX_DAYS, USUAL, key=DAYS, width=220)
+        opening.days_field(DAYS)
         st.button(
             t("room.desk_keep"),
             key="desk_keep",
@@ -154,11 +150,6 @@ def _try(act: Callable[[], None]) -> None:
         act()
     except MhaError as error:
         st.session_state[TOLD] = literal(said(error))
-
-
-def _link(code: str) -> str:
-    """The address of the desk, with the secret in a part that no server sees."""
-    return f"{place.page_address()}?desk={code}#{st.session_state[opening.SECRETS][code]}"
 
 
 def _renew(desk: "Desk") -> None:

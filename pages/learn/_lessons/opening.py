@@ -1,6 +1,7 @@
 """A teacher opens a room for a class: with which lessons, when answers are revealed, how long it is kept."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -12,7 +13,8 @@ from pages.learn._lessons import library, place, texts
 
 SECRETS = "desk_secrets"  # of the session: the secrets of the teacher's desks, by the codes of their rooms
 DELETED = "room_deleted"  # in the session: the code of the room that was deleted just now
-LESSONS, TOGETHER, DAYS = "room_lessons", "room_together", "room_days"
+# The fields of the link to leave out: back to the cards.
+LEAVE = dict.fromkeys(("desk", "lesson", "projector", library.FILE), "")
 
 
 def way(lesson: str) -> dict[str, object]:
@@ -22,8 +24,7 @@ def way(lesson: str) -> dict[str, object]:
 
 def page() -> None:
     """The form that opens a room."""
-    from mha_core.room.rooms import DAYS as USUAL
-    from mha_core.room.rooms import MAX_DAYS, MAX_LESSONS
+    from mha_core.room.rooms import MAX_LESSONS
 
     every, first = library.lessons(), st.query_params.get("lesson", "")
     if first not in every:
@@ -36,20 +37,15 @@ def page() -> None:
         list(every),
         default=[first],
         format_func=lambda name: texts.title(every[name]),
-        key=LESSONS,
+        key="room_lessons",
         max_selections=MAX_LESSONS,
     )
     chosen = [every[name] for name in names]
     if chosen:
         minutes, count = sum(one.minutes for one in chosen), sum(len(one.screens) for one in chosen)
         st.caption(t("lessons.size", minutes=minutes, count=count))
-    together = st.radio(
-        t("room.desk_reveal_when"),
-        (True, False),
-        format_func=lambda value: t(f"room.desk_together_{'yes' if value else 'no'}"),
-        key=TOGETHER,
-    )
-    days = st.number_input(t("room.desk_days"), 1, MAX_DAYS, USUAL, key=DAYS, width=220)
+    together = together_field(True, key="room_together")
+    days = days_field("room_days")
     with st.container(horizontal=True):
         if st.button(
             t("room.desk_open"),
@@ -73,5 +69,19 @@ def _open(lessons: Sequence[Lesson], *, together: bool, days: int) -> None:
     st.rerun()
 
 
-# The fields of the link to leave out: back to the cards.
-LEAVE = dict.fromkeys(("desk", "lesson", "projector", library.FILE), "")
+def together_field(together: bool, **options: Any) -> bool:
+    """The choice whether the teacher reveals answers to all together, or each student sees their own."""
+    return st.radio(
+        t("room.desk_reveal_when"),
+        (True, False),
+        index=0 if together else 1,
+        format_func=lambda value: t(f"room.desk_together_{'yes' if value else 'no'}"),
+        **options,
+    )
+
+
+def days_field(key: str) -> int:
+    """The number of days for which a room is kept."""
+    from mha_core.room.rooms import DAYS, MAX_DAYS
+
+    return st.number_input(t("room.desk_days"), 1, MAX_DAYS, DAYS, key=key, width=220)
