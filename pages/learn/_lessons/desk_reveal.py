@@ -53,13 +53,13 @@ def _of_scene(asked: Item, given: Counter[str], most: int) -> list[dict[str, obj
     return told
 
 
-def _run(asked: Item, answer: str) -> tuple[list[str], list[PairSide]]:
+def _run(asked: Item, answer: str) -> tuple[list[list[str]], list[PairSide]]:
     run = asked.run(answer)
     return interpretation.sentences(asked, answer, run), reveal.sides_of(asked, answer, run)
 
 
 def _told(
-    asked: Item, heading: str, sentences: list[str], side: PairSide | None, right: bool | None = None
+    asked: Item, heading: str, sentences: list[list[str]], side: PairSide | None, right: bool | None = None
 ) -> dict[str, object]:
     """A run as the browser draws it, with its row of weights where these are what is asked about.
 
@@ -68,7 +68,7 @@ def _told(
     row = side and asked.question.kind != "cell" and reveal.shows_weights(asked.question)
     return {
         "heading": heading,
-        "sentences": [reveal.pieces(one) for one in sentences],
+        "sentences": sentences,
         "side": reveal.row_of(side) if side and row else None,
         "right": right,
     }

@@ -1,8 +1,10 @@
 """The outcome of an answer in two sentences: about the run in which it holds, and about the model's own.
 
-Words of a sentence stand between marks, which the browser draws as emphasis (components/lesson/reveal.js).
+A sentence is sent in pieces of which every other is a word of the text; the browser draws these as emphasis
+(components/lesson/reveal.js).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -27,18 +29,33 @@ from mha_core.traces.answers import NOTHING, is_known
 from pages._kit import answers
 from pages._kit.text import hundredths, isolated, joined, number, paragraph, said, short, t
 
-MARKS = "\x02", "\x03"  # around a word
+MARKS = "\x02", "\x03"  # around a word of the text, until the sentence is taken to pieces
+PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 MAX_NAMED = 3  # words of a row
 MIN_WEIGHT = 0.05  # of a word that is named beside the first
 UNCHANGED = 1e-6  # of the output's length: less is rounding
 
 
-def sentences(item: Item, answer: str, run: Run) -> list[str]:
+def sentences(item: Item, answer: str, run: Run) -> list[list[str]]:
     """A sentence about the answer and one about the model; only the latter if the answer is not scored."""
     yours, own = _TOLD[item.question.kind](item, answer, run)
     if run.refusal is not None:
         yours = t("lessons.refused", given=yours, reason=_unseen(item, answer) or said(run.refusal))
-    return [one for one in (yours, own) if one]
+    return [PIECES.split(one) for one in (yours, own) if one]
+
+
+def like_case(like: Item) -> list[str]:
+    """The third hint, a like case with its answer, as a sentence in pieces."""
+    at = int(like.row.argmax())
+    told = t(
+        "lessons.like_told",
+        text=_word(like.scene.text),
+        query=_word(like.queries[like.place[2]]),
+        head=like.place[1] + 1,
+        key=_word(like.words[at]),
+        weight=short(float(like.row[at])),
+    )
+    return PIECES.split(told)
 
 
 def _unseen(item: Item, answer: str) -> str:
@@ -56,28 +73,28 @@ def _unseen(item: Item, answer: str) -> str:
     hidden = next((key for key in given if not allowed[key]), None)
     if hidden is None:
         return ""
-    names = {"query": word(item.queries[query]), "key": word(item.words[hidden])}
+    names = {"query": _word(item.queries[query]), "key": _word(item.words[hidden])}
     return t("lessons.unseen_later", **names) if hidden > query else t("lessons.unseen", **names)
 
 
-def word(text: str) -> str:
+def _word(text: str) -> str:
     """A word of a sentence, between marks."""
     return f"{MARKS[0]}{isolated(text)}{MARKS[1]}"
 
 
 def _point(item: Item, answer: str, run: Run) -> tuple[str, str]:
-    given = t("lessons.gave_point", word=word(item.words[int(answer) - 1]))
+    given = t("lessons.gave_point", word=_word(item.words[int(answer) - 1]))
     return _yours(given, item, run, t("lessons.if_point")), _own_row(item)
 
 
 def _cell(item: Item, answer: str, run: Run) -> tuple[str, str]:
     row, column = (int(one) - 1 for one in answer.split(","))
-    given = t("lessons.gave_cell", query=word(item.queries[row]), key=word(item.words[column]))
+    given = t("lessons.gave_cell", query=_word(item.queries[row]), key=_word(item.words[column]))
     at = int(item.row.argmax())
     fact = t(
         "lessons.fact_cell",
-        query=word(item.queries[item.place[2]]),
-        key=word(item.words[at]),
+        query=_word(item.queries[item.place[2]]),
+        key=_word(item.words[at]),
         weight=short(float(item.row[at])),
     )
     return _yours(given, _at(item, row), run, t("lessons.if_point")), _own(fact, item)
@@ -123,15 +140,15 @@ def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
         else:
             given = t("lessons.gave_not_asked", number=answer, right=right)
     else:
-        given = t("lessons.gave_choose", number=answer, text=word(chosen.scene.text))
+        given = t("lessons.gave_choose", number=answer, text=_word(chosen.scene.text))
     one, two = (_weights(side) for side in (chosen, other))
     if one.shape != two.shape:
         return given, ""
     row, column = _most_different(chosen, other, np.abs(one - two))
     fact = t(
         "lessons.fact_choose",
-        query=word(chosen.queries[row]),
-        key=word(chosen.words[column]),
+        query=_word(chosen.queries[row]),
+        key=_word(chosen.words[column]),
         one=short(float(one[row, column])),
         two=short(float(two[row, column])),
     )
@@ -171,9 +188,9 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     computed = _computed(item, question)
     if question.quantity in ("output", "result"):
         return given, paragraph([computed, within])
-    key = word(item.words[item.looked_at])
+    key = _word(item.words[item.looked_at])
     if question.quantity == "score":
-        query = word(item.queries[item.place[2]])
+        query = _word(item.queries[item.place[2]])
         fact = t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
         return given, paragraph([fact, computed, within])
     within = paragraph([computed, within])
@@ -199,16 +216,13 @@ def _computed(item: Item, question: Estimate) -> str:
 
 def _flip(item: Item, answer: str, run: Run) -> tuple[str, str]:
     own = t("lessons.own_flip", told=_says(item, item.trace))  # the question asks where it answers
-    return _yours(change(item, answer), item, run, t("lessons.then")), own
-
-
-def change(item: Item, answer: str) -> str:
-    """A change as a sentence: which word is hidden from which, or which head is off."""
     values = changes.values_of(changes.read(answer)[0][0])
-    if "from" in values and "to" in values:
+    if "from" in values:
         query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
-        return t("lessons.gave_cut", query=word(query), key=word(key))
-    return t("lessons.gave_off", layer=values.get("layer", 1), head=values.get("head", 1))
+        given = t("lessons.gave_cut", query=_word(query), key=_word(key))
+    else:
+        given = t("lessons.gave_off", **values)
+    return _yours(given, item, run, t("lessons.then")), own
 
 
 def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
@@ -221,7 +235,7 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
     try:
         _ = found.place
     except MhaError:
-        return t("lessons.find_no_word", query=word(item.queries[item.place[2]])), own
+        return t("lessons.find_no_word", query=_word(item.queries[item.place[2]])), own
     told = t("lessons.find_yours", told=_looks(found, run.executed))
     changed = question.changed(item, answer)
     if question.condition == "other_answer" and changed > 1:
@@ -237,7 +251,7 @@ def _looks(item: Item, trace: AttentionTrace) -> str:
     looks = t(
         "lessons.looks",
         head=item.place[1] + 1,
-        key=word(item.words[at]),
+        key=_word(item.words[at]),
         weight=short(float(item.row[at])),
     )
     says = _says(item, trace)
@@ -268,7 +282,7 @@ def _yours(given: str, item: Item, run: Run, condition: str) -> str:
     query, was, now = item.place[2], item.answer, item.answer_in(run.executed)
     if was is None or now is None or was[0][0] == now[0][0] == NOTHING:
         moved = _moved(run.own, run.executed, query)
-        name = word(item.queries[query])
+        name = _word(item.queries[query])
         if moved < UNCHANGED:
             told = t("lessons.output_same", query=name)
         else:
@@ -307,7 +321,7 @@ def _says(item: Item, trace: AttentionTrace, *, still: bool = False) -> str:
     if answer is None:
         return ""
     (best, share), known = answer[0], is_known(answer)
-    told = {"word": t("answer.none") if best == NOTHING else word(best), "share": f"{share:.0%}"}
+    told = {"word": t("answer.none") if best == NOTHING else _word(best), "share": f"{share:.0%}"}
     if not known:
         return t("lessons.says_unsure", **told)
     if best == NOTHING:
@@ -320,5 +334,5 @@ def _row(words: Sequence[str], row: np.ndarray, written: Callable[[float], str])
     order = np.argsort(-row, kind="stable")[:MAX_NAMED]
     named = [at for nth, at in enumerate(order) if not nth or row[at] >= MIN_WEIGHT]
     return joined(
-        t("lessons.word_gets", word=word(words[at]), weight=written(float(row[at]))) for at in named
+        t("lessons.word_gets", word=_word(words[at]), weight=written(float(row[at]))) for at in named
     )

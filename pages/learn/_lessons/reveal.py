@@ -1,6 +1,5 @@
 """After the lock: the answer run in the model beside the model's own, the outcome, and links onward."""
 
-import re
 from collections.abc import Callable
 
 from mha_core import MhaError
@@ -8,7 +7,7 @@ from mha_core.lessons.item import Item, Question, Run
 from mha_core.lessons.question import Choose, Find
 from mha_core.scene.scene import Scene
 from pages._kit import cell_path, components, pair
-from pages._kit.text import after_link, short, t
+from pages._kit.text import after_link, t
 from pages.learn._lessons import interpretation, items, place, texts
 from pages.learn._lessons.place import Place
 
@@ -25,7 +24,6 @@ MATRICES = {
     "output": ("output",),
     "result": ("concat", "result"),
 }
-PIECES = re.compile("\x02(.*?)\x03", re.DOTALL)
 
 _reveal = components.component(KEY, "lesson/reveal.js", "lesson/lesson.css", box="reveal")
 
@@ -49,7 +47,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[[], None]) ->
         key=KEY,
         data={
             "sides": [row_of(side) for side in sides] if projected and shows_weights(item.question) else [],
-            "sentences": [pieces(one) for one in interpretation.sentences(item, answer, run)],
+            "sentences": interpretation.sentences(item, answer, run),
             "right": right,
             "mark": "" if right is None else t("lessons.right") if right else t("lessons.other"),
             "notice": "" if like else texts.notice(here),
@@ -91,25 +89,6 @@ def matrices_of(question: Question) -> tuple[str, ...]:
 
 def shows_weights(question: Question) -> bool:
     return matrices_of(question) in ((), ("weights",))
-
-
-def like_case(like: Item) -> list[str]:
-    """The third hint: a like case with its answer, as pieces of which every other is a word."""
-    at = int(like.row.argmax())
-    told = t(
-        "lessons.like_told",
-        text=interpretation.word(like.scene.text),
-        query=interpretation.word(like.queries[like.place[2]]),
-        head=like.place[1] + 1,
-        key=interpretation.word(like.words[at]),
-        weight=short(float(like.row[at])),
-    )
-    return pieces(told)
-
-
-def pieces(told: str) -> list[str]:
-    """A sentence in pieces, of which every other is a word of the text."""
-    return PIECES.split(told)
 
 
 def looks(scene: Scene, quantity: str = "") -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ from mha_core import MhaError
 from mha_core.lessons.item import Item, Locked
 from pages._kit import components, state
 from pages._kit.text import in_link, said, t, templates
-from pages.learn._lessons import acts, items, library, place, question_data, reveal, texts
+from pages.learn._lessons import acts, interpretation, items, library, place, question_data, reveal, texts
 from pages.learn._lessons.place import Place
 
 KEY = "lesson"  # of the component
@@ -57,7 +57,7 @@ def _hints(here: Place, item: Item, now: dict) -> dict[str, object]:
     told: list[dict[str, object]] = [{"text": one} for one in hints[:pulled]]
     other = items.like(item, 1) if pulled >= len(hints) else None
     if other is not None and pulled > len(hints):
-        told.append({"pieces": reveal.like_case(other)})
+        told.append({"pieces": interpretation.like_case(other)})
     more = pulled < len(hints) or (pulled == len(hints) and other is not None)
     return {"hints": told, "more_hints": more}
 
