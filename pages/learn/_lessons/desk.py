@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 KEY, DOOR = "desk", "desk_door"
 SECONDS = 2  # between two drawings
 HEIGHT = 700  # pixels until it is drawn
-NOW = "desk_now"  # in the session: what is true of one desk until it is left
 ACTS: acts.Acts = {
     "screen": {"number": int},
     "helped": {"number": int},
@@ -85,12 +84,17 @@ def _enter(code: str) -> None:
 
 
 def _now(code: str) -> dict[str, Any]:
-    held = st.session_state.get(NOW)
-    if held is None or held["code"] != code:
-        held = {"code": code, "screen": 1, "hidden": False, "problem": "", "known": {}, "answers": (-1, [])}
-        held |= {"shows_code": True, "spread": set()}  # on the projector: the votes whose spread is shown
-        st.session_state[NOW] = held
-    return held
+    return place.until_left(
+        "desk_now",
+        code,
+        screen=1,
+        hidden=False,
+        problem="",
+        known={},
+        answers=(-1, []),
+        shows_code=True,
+        spread=set(),  # the votes whose spread is shown on the projector
+    )
 
 
 @st.fragment(run_every=SECONDS)

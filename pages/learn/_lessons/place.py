@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # rooms are an extra
 
 NEW = "new"  # in place of a room's code: one is being opened
 MAKE = "make"  # in place of a lesson's name: one is being made
-NOW = "lesson_now"  # in the session: what is true of one screen until it is left
 BETWEEN = "~"  # answers in a link
 ANSWER = re.compile(r"(\d+)(?:\.([a-z]{2}))?-(.+)", re.DOTALL)
 ESCAPES = {"%": "%25", BETWEEN: "%7E"}  # in an answer that is a sentence
@@ -183,8 +182,12 @@ def go(**fields: object) -> None:
 
 def now(place: Place) -> dict:
     """The state of this screen until it is left, such as the hints that were asked for."""
-    at = place.lesson.name, place.number
-    held = st.session_state.get(NOW)
+    return until_left("lesson_now", (place.lesson.name, place.number))
+
+
+def until_left(name: str, at: object, **first: object) -> dict:
+    """What is true of one screen or one desk until it is left: the `first` values, as they have changed."""
+    held = st.session_state.get(name)
     if held is None or held["at"] != at:
-        held = st.session_state[NOW] = {"at": at}
+        held = st.session_state[name] = {"at": at, **first}
     return held
