@@ -28,11 +28,10 @@ def page() -> None:
         st.error(t("lessons.not_offered", reason=reason))
     if rooms.offered():
         seat.join_field()
-    if rooms.may_open() or not rooms.offered():
-        if rooms.offered():
+        if rooms.may_open():
             st.caption(t("lessons.teach"))
-        else:  # its command in a caption would be too pale
-            st.markdown(t("lessons.teach_command"))
+    else:  # its command in a caption would be too pale
+        st.markdown(t("lessons.teach_command"))
     _cards(
         key=KEY,
         data={
@@ -79,7 +78,6 @@ def page() -> None:
 
 def _card(lesson: Lesson) -> dict[str, object]:
     count = len(lesson.screens)
-    fields = after_link()
     return {
         "name": lesson.name,
         "version": library.version(lesson),
@@ -87,7 +85,7 @@ def _card(lesson: Lesson) -> dict[str, object]:
         "goal": texts.goal(lesson),
         "size": t("lessons.size", minutes=lesson.minutes, count=count),
         "count": count,
-        "href": f"./lessons?lesson={lesson.name}{fields}",
+        "href": f"./lessons?lesson={lesson.name}{after_link()}",
     }
 
 
@@ -95,11 +93,10 @@ def _open() -> None:
     opened = st.session_state[KEY].acted
     if opened.get("sheet"):
         place.go(lesson=opened["name"], worksheet=1)
-        return
-    if opened.get("teach"):
+    elif opened.get("teach"):
         place.go(**opening.way(opened["name"]))
-        return
-    place.go(lesson=opened["name"], screen=opened["number"], answers=opened["code"])
+    else:
+        place.go(lesson=opened["name"], screen=opened["number"], answers=opened["code"])
 
 
 def _take() -> None:

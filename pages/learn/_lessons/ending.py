@@ -22,7 +22,6 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
     lesson, names = here.lesson, list(library.lessons())
     parts = here.room.lessons if here.room else (lesson,)
     following = names[names.index(lesson.name) + 1 :] if here.room is None else []
-    fields = after_link()
     then = library.lessons()[following[0]] if following else None
     title, count, answered = texts.title(lesson), len(lesson.screens), len(here.answers)
     heading, can = t("lessons.end", title=title), t("lessons.can")
@@ -43,7 +42,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
             "then": then
             and {
                 "text": t("lessons.then_lesson", title=texts.title(then)),
-                "href": f"./lessons?lesson={then.name}{fields}",
+                "href": f"./lessons?lesson={then.name}{after_link()}",
                 "name": then.name,
             },
             "cards": t("lessons.all"),

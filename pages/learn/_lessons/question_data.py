@@ -17,8 +17,8 @@ def data(item: Item) -> dict[str, object]:
             return told | {"query": None}  # its row is a part of the answer
         case Order() as question:
             return told | {"heads": question.heads(item)}
-        case Choose():
-            return told | {"pictures": _pictures(item)}
+        case Choose() as question:
+            return told | {"pictures": _pictures(question.pictures(item))}
         case Estimate() as question:
             low, high = question.line(item)
             key = item.looked_at if item.scene.focus.key_token else None
@@ -51,11 +51,8 @@ def _given(item: Item, question: Estimate) -> dict[str, object] | None:
     return {"columns": given.columns, "rows": rows}
 
 
-def _pictures(item: Item) -> list[dict[str, object]]:
+def _pictures(pair: tuple[Item, Item]) -> list[dict[str, object]]:
     """Both matrices of weights, under those words alone that both sentences have at the same places."""
-    question = item.question
-    assert isinstance(question, Choose)
-    pair = question.pictures(item)
     sides = [(one.queries, one.words) for one in pair]
     shared = [_shared(*axis) for axis in zip(*sides, strict=True)]
     told = []

@@ -93,8 +93,11 @@ def _open() -> None:
         place.go(room=invitation, lesson="", screen="", answers="", like="")
 
 
-def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
-    """The door, where students join; a browser that already holds a token sends it and is let in."""
+def _door(code: str, refusal: str = "") -> None:
+    """The door, where students join; a browser that already holds a token sends it and is let in.
+
+    `refusal` says why that token opens nothing.
+    """
     from mha_core.room.rooms import Unavailable
 
     try:
@@ -111,8 +114,8 @@ def _door(code: str, *, is_refused: bool = False, problem: str = "") -> None:
             "heading": t("room.seat_heading", title=texts.title(room.lesson)),
             "goal": texts.goal(room.lessons[0]),
             "what": t("room.seat_what", date=_day(room.expires)),
-            "is_refused": is_refused,
-            "problem": problem or st.session_state.pop(PROBLEM, ""),
+            "is_refused": bool(refusal),
+            "problem": refusal or st.session_state.pop(PROBLEM, ""),
         },
     )
 
@@ -140,7 +143,7 @@ def _seated(code: str, token: str) -> None:
         return
     except MhaError as error:  # a token that nobody was given here
         st.session_state[TOKENS].pop(code)
-        _door(code, is_refused=True, problem=said(error))
+        _door(code, said(error))
         return
     st.session_state[SEEN] = sitting
     here = _place(sitting)

@@ -39,7 +39,6 @@ def learn(known: Known, lesson: Lesson, answers: Iterable["KeptAnswer"]) -> None
 
 def _sign(asked: Item, answer: str) -> Sign:
     """Nothing to check, right, another answer, or misread. Raises `MhaError` for what is no answer."""
-    asked.check(answer)
     right = items.is_right(asked, answer)
     if right is None:
         return "unchecked", t("room.desk_sign_reason")
