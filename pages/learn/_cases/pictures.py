@@ -185,14 +185,6 @@ def _cost_spec(case: Case) -> tuple[AttentionSpec, int]:
     return spec, field.get("tokens", 10)
 
 
-def _base(case: Case) -> Iterable[str]:
-    return _tensors(*_cost_spec(case), "X", "W^Q", "Q")
-
-
-def _widths(case: Case) -> Iterable[str]:
-    return _tensors(*_cost_spec(case), "concat", "W^O", "Z")
-
-
 def _looks(case: Case) -> Iterable[str]:
     """The attention of the drawn heads from the token of the scene, in both sentences."""
     scene = case.scene
@@ -308,8 +300,8 @@ def _words(case: Case) -> Iterable[str]:
 
 
 _PICTURES: dict[str, Callable[[Case], Iterable[str]]] = {
-    "base": _base,
-    "widths": _widths,
+    "base": lambda case: _tensors(*_cost_spec(case), "X", "W^Q", "Q"),
+    "widths": lambda case: _tensors(*_cost_spec(case), "concat", "W^O", "Z"),
     "pronoun": _looks,
     "mixture": _mixture,
     "symbols": _symbols,

@@ -46,15 +46,8 @@ def sentences(item: Item, answer: str, run: Run) -> list[list[str]]:
 
 def like_case(like: Item) -> list[str]:
     """The third hint, a like case with its answer, as a sentence in pieces."""
-    at = int(like.row.argmax())
-    told = t(
-        "lessons.like_told",
-        text=_word(like.scene.text),
-        query=_word(like.queries[like.place[2]]),
-        head=like.place[1] + 1,
-        key=_word(like.words[at]),
-        weight=short(float(like.row[at])),
-    )
+    text, query = _word(like.scene.text), _word(like.queries[like.place[2]])
+    told = t("lessons.like_told", text=text, query=query, head=like.place[1] + 1, **_largest(like))
     return PIECES.split(told)
 
 
@@ -90,13 +83,7 @@ def _point(item: Item, answer: str, run: Run) -> tuple[str, str]:
 def _cell(item: Item, answer: str, run: Run) -> tuple[str, str]:
     row, column = (int(one) - 1 for one in answer.split(","))
     given = t("lessons.gave_cell", query=_word(item.queries[row]), key=_word(item.words[column]))
-    at = int(item.row.argmax())
-    fact = t(
-        "lessons.fact_cell",
-        query=_word(item.queries[item.place[2]]),
-        key=_word(item.words[at]),
-        weight=short(float(item.row[at])),
-    )
+    fact = t("lessons.fact_cell", query=_word(item.queries[item.place[2]]), **_largest(item))
     return _yours(given, _at(item, row), run, t("lessons.if_point")), _own(fact, item)
 
 
@@ -118,7 +105,7 @@ def _order(item: Item, answer: str, run: Run) -> tuple[str, str]:
     question = item.question
     assert isinstance(question, Order)
     order = answer.split(",")
-    first, named = order[0], joined(t("lessons.head", head=head) for head in order)
+    first, named = order[0], joined(t("lessons.js_head", head=head) for head in order)
     heads = [int(head) for head in item.key.answers[0].split(",")]
     measured = joined(
         t("lessons.head_is", head=head, value=f"{question.measure(item, head - 1):.3g}") for head in heads
@@ -247,13 +234,7 @@ def _find(item: Item, answer: str, run: Run) -> tuple[str, str]:
 
 def _looks(item: Item, trace: AttentionTrace) -> str:
     """A sentence on what the model says at the token, and where its head looks most."""
-    at = int(item.row.argmax())
-    looks = t(
-        "lessons.looks",
-        head=item.place[1] + 1,
-        key=_word(item.words[at]),
-        weight=short(float(item.row[at])),
-    )
+    looks = t("lessons.looks", head=item.place[1] + 1, **_largest(item))
     says = _says(item, trace)
     return t("lessons.both", first=says, second=looks) if says else looks
 
@@ -327,6 +308,12 @@ def _says(item: Item, trace: AttentionTrace, *, still: bool = False) -> str:
     if best == NOTHING:
         return t("lessons.says_nothing", **told)
     return t("lessons.says_still", **told) if still else t("lessons.says", **told)
+
+
+def _largest(item: Item) -> dict[str, str]:
+    """The word that is looked at most, and its weight."""
+    at = int(item.row.argmax())
+    return {"key": _word(item.words[at]), "weight": short(float(item.row[at]))}
 
 
 def _row(words: Sequence[str], row: np.ndarray, written: Callable[[float], str]) -> str:
