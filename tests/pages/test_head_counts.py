@@ -46,7 +46,7 @@ def sentences(app) -> list[str]:
 def test_figures_tables_and_sentences_have_the_numbers_of_the_models(open_head_counts, english):
     app = open_head_counts(text="How are you?", twin="")
     assert [line["name"] for line in figure(app, "sweep_measured")["data"]] == [
-        english(f"head_counts.line_{column}") for column in ("answer", "shapes", "right")
+        english(f"head_counts.column_{column}") for column in ("answer", "shapes", "right")
     ]
     assert len(figure(app, "sweep_published")["data"]) == 1
     questions, ours, papers = (table.value for table in app.table)

@@ -44,7 +44,7 @@ def page() -> None:
         on_acted_change=_open,
     )
     st.button(
-        t("editor.make"),
+        t("editor.heading"),
         key="lesson_make",
         icon=":material/edit:",
         on_click=place.go,

@@ -190,7 +190,7 @@ def _about(draft: Lesson) -> None:
     st.session_state.setdefault(key := _key("both"), both)
     st.checkbox(t("editor.both"), help=t("editor.both_help"), key=key, on_change=_in_both)
     if both:
-        st.caption(t("editor.both_now", language=t(f"editor.language_{language()}")))
+        st.caption(t("editor.both_now", language=t(f"option.language.{language()}")))
     title, minutes = st.columns([4, 1])
     with title:
         _text("title", draft)

@@ -35,7 +35,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
             "number": here.number,
             "heading": heading,
             "can": [can, *filter(None, map(texts.goal, parts))],
-            "paper": [t("lessons.paper"), *filter(None, map(texts.paper, parts))],
+            "paper": [t("lessons.sheet_paper"), *filter(None, map(texts.paper, parts))],
             "around": t("lessons.around"),
             "screens": [_screen(here, number) for number in range(1, count + 1)],
             "answer_it": t("lessons.answer_it"),

@@ -126,7 +126,7 @@ def sides_of(item: Item, answer: str, run: Run) -> list[pair.PairSide]:
 def _of_picture(number: int, answer: str) -> str:
     if str(number) == answer:
         return t("lessons.side_chosen", number=number)
-    return t("lessons.side_picture", number=number)
+    return t("lessons.js_picture", number=number)
 
 
 def row_of(side: pair.PairSide) -> dict[str, object]:

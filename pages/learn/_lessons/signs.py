@@ -43,7 +43,7 @@ def _sign(asked: Item, answer: str) -> Sign:
     if right is None:
         return "unchecked", t("room.desk_sign_reason")
     if right:
-        return "right", t("room.desk_sign_right")
+        return "right", t("room.desk_js_right")
     if asked.misreads(answer):
         return "misread", t(f"room.desk_misread_{asked.question.kind}")
-    return "other", t("room.desk_sign_other")
+    return "other", t("room.desk_js_other")

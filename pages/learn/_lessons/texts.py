@@ -68,9 +68,9 @@ def answer(item: Item, given: str) -> str:
         case "flip":
             return change(item, given)
         case "order":
-            return joined(t("lessons.head", head=head) for head in given.split(","))
+            return joined(t("lessons.js_head", head=head) for head in given.split(","))
         case "choose":
-            return t("lessons.side_picture", number=given)
+            return t("lessons.js_picture", number=given)
         case _:
             return in_words(item, given)
 

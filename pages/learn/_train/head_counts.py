@@ -85,7 +85,7 @@ def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
     st.header(t("head_counts.measured", d_model=d_model))
     figure = lines(
         scores,
-        names={column: t(f"head_counts.line_{column}") for column in LINES},
+        names={column: t(f"head_counts.column_{column}") for column in LINES},
         across=t("head_counts.across"),
         up=t("head_counts.share"),
         ticks=TICKS,
