@@ -186,7 +186,7 @@ def now(place: Place) -> dict:
 
 
 def until_left(name: str, at: object, **first: object) -> dict:
-    """What is true of one screen or one desk until it is left, beginning with the `first` values."""
+    """The state of one screen or one desk until it is left, which begins with the `first` values."""
     held = st.session_state.get(name)
     if held is None or held["at"] != at:
         held = st.session_state[name] = {"at": at, **first}
