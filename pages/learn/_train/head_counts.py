@@ -82,7 +82,8 @@ def _entries() -> list[dict]:
 
 
 def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
-    st.header(t("head_counts.measured", d_model=d_model))
+    title = t("head_counts.measured", d_model=d_model)
+    st.header(title)
     figure = lines(
         scores,
         names={column: t(f"head_counts.column_{column}") for column in LINES},
@@ -93,7 +94,6 @@ def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
         level=(COIN, t("head_counts.coin")),
     )
     alt = t("head_counts.measured_alt", d_model=d_model)
-    title = t("head_counts.measured", d_model=d_model)
     charts.draw(figure, key="sweep_measured", alt=alt, title=title)
     st.caption(t("head_counts.lines"))
 
@@ -103,7 +103,8 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     table = _cuts(language(), d_model, tuple(scores.index))
     if len(table) < MIN_COUNTS:
         return
-    st.header(t("head_counts.cuts"))
+    title = t("head_counts.cuts")
+    st.header(title)
     figure, words = st.columns([3, 2], gap="medium", vertical_alignment="center")
     drawn = lines(
         table,
@@ -114,7 +115,6 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
         limits=(-0.03, 1.06),
     )
     with figure:
-        title = t("head_counts.cuts")
         charts.draw(drawn, key="sweep_cuts", alt=t("head_counts.cuts_alt", d_model=d_model), title=title)
     several = table[table.index > 1]  # with one head the best one is all of them
     first, last = several.index[0], several.index[-1]
@@ -192,7 +192,8 @@ def _our_questions(table: pd.DataFrame) -> None:
 
 
 def _paper_lines() -> None:
-    st.header(t("head_counts.published"))
+    title, source = t("head_counts.published"), t("head_counts.source")
+    st.header(title)
     bleu = extremes(PUBLISHED["bleu"])
     figure = lines(
         PUBLISHED,
@@ -204,9 +205,8 @@ def _paper_lines() -> None:
         decimals=1,
     )
     alt = t("head_counts.published_alt", minimum=bleu.minimum, maximum=bleu.maximum)
-    source = Origin(note=t("head_counts.source"))
-    charts.draw(figure, key="sweep_published", alt=alt, title=t("head_counts.published"), origin=source)
-    st.caption(t("head_counts.source"))
+    charts.draw(figure, key="sweep_published", alt=alt, title=title, origin=Origin(note=source))
+    st.caption(source)
 
 
 def _paper_table() -> None:
