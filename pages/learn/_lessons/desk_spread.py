@@ -84,6 +84,6 @@ def _in_words(asked: Item, answer: str, count: int) -> dict[str, object]:
     return {
         "answer": answer,
         "count": count,
-        "text": texts.change(asked, answer) if question.kind == "flip" else answer,
+        "text": texts.answer(asked, answer),
         "links": reveal.looks(question.posed(asked, answer).scene) if isinstance(question, Find) else [],
     }

@@ -53,20 +53,15 @@ def ask_of(question: Question, scene: Scene) -> str:
             return t(f"lessons.ask_{question.kind}", **looks)
 
 
-def change(item: Item, answer: str) -> str:
-    """The change that an answer is: which word is hidden from which, or which head is off."""
-    values = changes.values_of(changes.read(answer)[0][0])
-    if "from" not in values:
-        return t("lessons.js_off", **values)
-    query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
-    return t("lessons.js_cut", query=query, key=key)
-
-
 def answer(item: Item, given: str) -> str:
     """An answer in words of the sentence, as a person would say it."""
     match item.question.kind:
         case "flip":
-            return change(item, given)
+            values = changes.values_of(changes.read(given)[0][0])
+            if "from" not in values:
+                return t("lessons.js_off", **values)
+            query, key = item.queries[values["from"] - 1], item.words[values["to"] - 1]
+            return t("lessons.js_cut", query=query, key=key)
         case "order":
             return joined(t("lessons.js_head", head=head) for head in given.split(","))
         case "choose":
