@@ -23,7 +23,7 @@ from mha_core.lessons.lesson import (
     in_language,
 )
 from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
-from mha_core.scene.first_look import first_token
+from mha_core.scene.places import token_in
 from mha_core.scene.scene import Scene
 from pages._kit import pair, state, views
 from pages._kit.text import language, literal, said, t
@@ -31,19 +31,18 @@ from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
 from pages.learn._lessons.place import Place
 
-SCENE = "scene"  # in a link: a question is to be made of the scene that the rest of the link describes
 ASIDE = "draft_aside"  # of the session: the language that was kept alone, and the draft in both
 VERSION = "draft_version"  # of the widgets: they begin anew where screens have changed places
+LINKS = ("scenes", "other")  # fields of a screen
 # The settings of each kind, with what can be chosen.
-LINKS = ("scenes", "other")
-OF_LESSON, OF_SCREEN = ("title", "goal", "paper"), (*LINKS, "ask", "notice", "hints")
 SETTINGS = {"by": tuple(Order.MEASURES), "quantity": Estimate.QUANTITIES, "condition": Find.CONDITIONS}
 WITH_KEY = ("weight", "score")  # measures of one cell
 WORDS = ("token", "key_token")  # fields of the focus, which differ by language
 
 
 def page() -> None:
-    _take_scene()
+    if st.query_params.pop("scene", None) is not None:  # a question is to be made of the rest of the link
+        _append(Screen(KINDS["point"](), _kept({}, _named(state.current()).link())))
     draft = library.draft()
     st.title(t("editor.heading"), anchor=False)
     st.caption(t("editor.intro"))
@@ -58,12 +57,6 @@ def page() -> None:
             _of_lessons(draft)
     if draft.screens:
         _keep(draft)
-
-
-def _take_scene() -> None:
-    """Make a question of the scene that the reader comes from, once, where the link asks for it."""
-    if st.query_params.pop(SCENE, None) is not None:
-        _append(Screen(KINDS["point"](), _kept({}, _named(state.current()).link())))
 
 
 def _append(*screens: Screen) -> None:
@@ -120,12 +113,13 @@ def _copy(lesson: Lesson, key: str) -> None:
 
 def _is_bilingual(draft: Lesson) -> bool:
     """Whether any text or scene of the lesson differs by language."""
-    every = [_texts_of(draft, OF_LESSON), *(_texts_of(one, OF_SCREEN) for one in draft.screens)]
-    return any(words.keys() - {ANY} for texts in every for words in texts.values())
+    holders: list[Lesson | Screen] = [draft, *draft.screens]
+    return any(words.keys() - {ANY} for holder in holders for words in _texts_of(holder).values())
 
 
-def _texts_of(holder: Lesson | Screen, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    return {name: getattr(holder, name) for name in names}
+def _texts_of(holder: Lesson | Screen) -> dict[str, Mapping[str, Any]]:
+    """The texts and links of a lesson or a screen, by their fields and then by language."""
+    return {name: words for name, words in vars(holder).items() if isinstance(words, Mapping)}
 
 
 def _kept(words: Mapping[str, Any], value: Any) -> dict[str, Any]:
@@ -144,19 +138,17 @@ def _in_both() -> None:
         at, aside = ANY, draft
         st.session_state[ASIDE] = language(), draft
 
-    def moved(holder: Lesson | Screen, names: Sequence[str], before: object) -> dict[str, Any]:
+    def moved(holder: Lesson | Screen, before: object) -> dict[str, Any]:
         found = {}
-        for name, words in _texts_of(holder, names).items():
+        for name, words in _texts_of(holder).items():
             own = in_language(words, language() if at == ANY else at)
             others = {} if at == ANY else _others(name, own, getattr(before, name, {}), at)
             found[name] = {**others, at: own} if own else others
         return found
 
-    screens = (
-        replace(one, **moved(one, OF_SCREEN, before))
-        for one, before in zip_longest(draft.screens, aside.screens)
-    )
-    library.keep_draft(replace(draft, screens=tuple(screens), **moved(draft, OF_LESSON, aside)))
+    both = zip_longest(draft.screens, aside.screens)
+    screens = tuple(replace(one, **moved(one, before)) for one, before in both)
+    library.keep_draft(replace(draft, screens=screens, **moved(draft, aside)))
 
 
 def _others(name: str, own: Any, before: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -180,8 +172,7 @@ def _named(scene: Scene) -> Scene:
         tokens = items.trace(scene).sides.queries
     except MhaError:
         return scene
-    at = position(tokens, scene.focus.token)
-    name = names(tokens)[first_token(tokens) if at is None else at]
+    name = names(tokens)[token_in(tokens, scene.focus)]
     return replace(scene, twin="", focus=replace(scene.focus, token=name))
 
 
@@ -383,8 +374,7 @@ def _sentence(number: int, screen: Screen, scene: Scene) -> None:
 
 
 def _look(number: int, screen: Screen, name: str, value: Any) -> None:
-    """Keep the scene with another token, or the scenes of all languages with another layer or other heads."""
-    _change(number, scenes=_with_focus(screen, name in WORDS, **{name: value}))
+    _change(number, scenes=_with_focus(screen, **{name: value}))
 
 
 def _question(number: int, screen: Screen, scene: Scene, trace: AttentionTrace) -> None:
@@ -457,9 +447,9 @@ def _option(name: str, value: Any) -> str:
     return t(f"editor.{name}_{value}")
 
 
-def _with_focus(screen: Screen, is_own: bool, **focus: Any) -> dict[str, str]:
-    """The links of a screen with another focus: in the reader's language alone, as of a word, or in all."""
-    shown = in_language(screen.scenes, language())
+def _with_focus(screen: Screen, **focus: Any) -> dict[str, str]:
+    """The links of a screen with another layer or heads, or in the reader's language with another word."""
+    shown, is_own = in_language(screen.scenes, language()), not focus.keys().isdisjoint(WORDS)
     changed = {}
     for one, link in screen.scenes.items():
         scene = scene_of(link)
@@ -484,7 +474,7 @@ def _ask_otherwise(number: int, screen: Screen, scene: Scene, kind: str) -> None
             focus = {"key_token": scene.focus.key_token or keys[int(item.row.argmax())]}
             if kind == "order":
                 focus["heads"] = ",".join(str(head + 1) for head in range(min(of_layer.n_heads, 4)))
-            needed["scenes"] = _with_focus(screen, True, **focus)
+            needed["scenes"] = _with_focus(screen, **focus)
     _change(number, **needed)
 
 
