@@ -202,6 +202,13 @@ def invitation(code: str) -> dict[str, object]:
 
 def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, object]:
     room, students = desk.room(), desk.students()
+    if now["answers"][0] != (count := desk.answer_count()):
+        now["answers"] = count, desk.answers()
+    answers: list[KeptAnswer] = now["answers"][1]
+    signs.learn(now["known"], room.lesson, answers)
+    screen, n_screens = _screen(room, now), len(room.lesson.screens)
+    vote = room.vote(screen)
+    number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
     told = {
         "code": room.code,
         "title": texts.title(room.lesson),
@@ -209,22 +216,13 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         "students": t(f"room.desk_students_{'one' if len(students) == 1 else 'other'}", count=len(students)),
         "projector": projected,
         "texts": templates("room.desk_js_"),
-    }
-    if now["answers"][0] != (count := desk.answer_count()):
-        now["answers"] = count, desk.answers()
-    answers: list[KeptAnswer] = now["answers"][1]
-    signs.learn(now["known"], room.lesson, answers)
-    screen = _screen(room, now)
-    vote, revealed = room.vote(screen), screen in room.revealed
-    number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
-    told |= {
         "pace": {"screen": room.pace.screen, "paused": room.pace.paused},
         "number": screen,
-        "count": len(room.lesson.screens),
-        "place": t("lessons.place", number=screen, count=len(room.lesson.screens)),
+        "count": n_screens,
+        "place": t("lessons.place", number=screen, count=n_screens),
         "part": texts.title(room.part(screen)) if len(room.lessons) > 1 else "",
         "ask": texts.ask(Place(room.lesson, screen, {})),
-        "revealed": revealed,
+        "revealed": screen in room.revealed,
         "vote": vote,
         "answered": t("room.desk_answered", answered=number, count=len(students)),
     }
@@ -249,7 +247,7 @@ def _wall(
         spreads = desk_spread.spreads(room, screen, answers, now["known"])
         if not shown or typed:
             spreads = [one | {"votes": []} for one in spreads]
-        if not revealed or "refusal" in spreads[0]:
+        if not revealed:
             return spreads
         runs = desk_reveal.runs(room, screen, answers)
         return [one | {"runs": of_scene} for one, of_scene in zip(spreads, runs, strict=True)]
@@ -265,9 +263,11 @@ def _guarded(tell: Callable[[], list[dict[str, object]]]) -> list[dict[str, obje
     """A screen's answers as they are told; whatever is wrong with one, the desk keeps its controls."""
     try:
         return tell()
+    except MhaError as error:
+        reason = said(error)
     except Exception as error:
-        number = logs.failure(error)
-        return [{"refusal": t("lessons.cannot_be_asked", reason=f"error {number}")}]
+        reason = f"error {logs.failure(error)}"
+    return [{"refusal": t("lessons.cannot_be_asked", reason=reason)}]
 
 
 def _table(

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mha_core import MhaError
 from mha_core.lessons.item import Item
 from mha_core.lessons.question import Find
 from mha_core.lessons.spread import spread
-from pages._kit.text import catalogue, joined, language, said, t, template
+from pages._kit.text import catalogue, joined, language, t, template
 from pages.learn._lessons import items, question_data, reveal, signs, texts
 
 if TYPE_CHECKING:
@@ -37,11 +36,8 @@ def scenes(room: "Room", screen: int, answers: Sequence["KeptAnswer"]) -> list[A
 def spreads(
     room: "Room", screen: int, answers: Sequence["KeptAnswer"], known: signs.Known
 ) -> list[dict[str, object]]:
-    """A spread for each scene that was asked about, with its votes."""
-    try:
-        asked = scenes(room, screen, answers)
-    except MhaError as error:
-        return [{"refusal": t("lessons.cannot_be_asked", reason=said(error))}]
+    """A spread for each scene that was asked about, with its votes. Raises as `scenes`."""
+    asked = scenes(room, screen, answers)
     several = len(asked) > 1
     return [_of_scene(one, room, screen, known, named=several) for one in asked]
 
@@ -66,12 +62,9 @@ def _of_scene(
         heading = t("room.desk_vote", number=vote) if room.vote(screen) > 1 else ""
         lost = sum(items.problem(asked, answer) is not None for answer in given)
         votes.append(told | {"heading": heading, "lost": t("room.desk_lost", count=lost) if lost else ""})
+    names = joined(catalogue(one)["language.name"] for one in languages)
     return {
-        "heading": t(
-            "room.desk_asked_in", language=joined(catalogue(one)["language.name"] for one in languages)
-        )
-        if named
-        else "",
+        "heading": t("room.desk_asked_in", language=names) if named else "",
         "question": question_data.data(asked),
         "votes": votes,
         "titles": {name: template(f"lessons.js_{name}") for name in ("matrix_rows", "matrix_columns")},
