@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core.analysis.frames import Origin
 from mha_core.analysis.head_count import (
-    MIN_COUNTS,
+    ARCHITECTURE,
     PUBLISHED,
     Extremes,
     extremes,
@@ -60,7 +60,7 @@ def page() -> None:
 
 
 def _width() -> int:
-    """The chosen d_model, among those with at least `MIN_COUNTS` values of h."""
+    """The chosen d_model, among those with several values of h."""
     options = widths(_entries())
     if len(options) == 1:
         return options[0]
@@ -101,8 +101,6 @@ def _our_lines(scores: pd.DataFrame, d_model: int) -> None:
 def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
     """How often an answer changes without the edge that it needs, in all heads and in the best one alone."""
     table = _cuts(language(), d_model, tuple(scores.index))
-    if len(table) < MIN_COUNTS:
-        return
     title = t("head_counts.cuts")
     st.header(title)
     figure, words = st.columns([3, 2], gap="medium", vertical_alignment="center")
@@ -139,15 +137,10 @@ def _cut_lines(scores: pd.DataFrame, d_model: int) -> None:
 @st.cache_data(show_spinner=False, max_entries=16)  # a table of a few lines for each width that is shipped
 def _cuts(code: str, d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
     """`evaluation.blocking_effects` of a language's shipped models of one width, one row for each h."""
-    plans = {
-        plan.h: plan
-        for plan in checkpoints.PLANS
-        if (plan.language, plan.architecture, plan.d_model) == (code, "glass-box", d_model)
-    }
+    plans = {h: mini.find(code, ARCHITECTURE, h, d_model) for h in counts}
     rows = {
-        h: evaluation.blocking_effects(mini.model(plans[h]).model, code, count=CUT_PAIRS)
-        for h in counts
-        if h in plans
+        h: evaluation.blocking_effects(mini.model(plan).model, code, count=CUT_PAIRS)
+        for h, plan in plans.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index")
 
