@@ -152,16 +152,16 @@ def _bars(values: Sequence[float], names: Sequence[str]) -> Iterable[str]:
 
 def _tensors(spec: AttentionSpec, tokens: int, *symbols: str) -> Iterable[str]:
     """Some tensors of a layer beside each other, to one scale; the learned ones are shaded."""
-    chosen = [one for one in shapes(spec, tokens) if one.symbol in symbols]
-    sides = [(one.sizes[-2], one.sizes[-1] * (one.sizes[1] if len(one.sizes) == 4 else 1)) for one in chosen]
+    every = [one for one in shapes(spec, tokens) if one.symbol in symbols]
+    chosen = [(one, one.sizes[1] if len(one.sizes) == 4 else 1) for one in every]  # with its heads
+    sides = [(one.sizes[-2], one.sizes[-1] * heads) for one, heads in chosen]
     gap, names = 16, 22
     unit = min(
         (WIDE - gap * (len(chosen) + 1)) / sum(wide for _, wide in sides),
         (TALL - names - 8) / max(tall for tall, _ in sides),
     )
     x = (WIDE - sum(wide for _, wide in sides) * unit - gap * (len(chosen) - 1)) / 2
-    for one, (tall, wide) in zip(chosen, sides, strict=True):
-        heads = one.sizes[1] if len(one.sizes) == 4 else 1
+    for (one, heads), (tall, wide) in zip(chosen, sides, strict=True):
         high = max(tall * unit, 6)
         for head in range(heads):
             kind = 'class="learned"' if one.learned else 'class="frame"'
