@@ -120,15 +120,13 @@ def _choose(item: Item, answer: str, run: Run) -> tuple[str, str]:
     assert isinstance(question, Choose)
     pair = question.pictures(item)
     chosen, other = pair[int(answer) - 1], pair[2 - int(answer)]
-    if chosen.scene.text == other.scene.text:
-        right = item.key.answers[0]
-        if answer == right:
-            given = t("lessons.gave_asked", number=answer)
-        else:
-            given = t("lessons.gave_not_asked", number=answer, right=right)
-    else:
+    if chosen.scene.text != other.scene.text:
         given = t("lessons.gave_choose", number=answer, text=_word(chosen.scene.text))
-    one, two = (_weights(side) for side in (chosen, other))
+    elif answer == (right := item.key.answers[0]):
+        given = t("lessons.gave_asked", number=answer)
+    else:
+        given = t("lessons.gave_not_asked", number=answer, right=right)
+    one, two = (side.trace.layers[side.place[0]].weights(side.place[1]) for side in (chosen, other))
     if one.shape != two.shape:
         return given, ""
     row, column = _most_different(chosen, other, np.abs(one - two))
@@ -155,11 +153,6 @@ def _most_different(chosen: Item, other: Item, difference: np.ndarray) -> tuple[
     if shared[row].max() < MARGIN:
         row = int(shared.max(1).argmax())
     return row, int(shared[row].argmax())
-
-
-def _weights(item: Item) -> np.ndarray:
-    layer, head, _ = item.place
-    return item.trace.layers[layer].weights(head)
 
 
 def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
