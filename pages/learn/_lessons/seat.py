@@ -13,7 +13,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.lessons.item import Locked
-from mha_core.lessons.lesson import Lesson, shipped
+from mha_core.lessons.lesson import shipped
 from pages._kit import components
 from pages._kit.text import after_link, language, languages, literal, said, t, templates
 from pages._server import rooms
@@ -186,7 +186,7 @@ def _line(sitting: Sitting, here: Place) -> None:
     from mha_core.room import qr
 
     room, student = sitting.room, sitting.student
-    you = t("room.seat_you", name=student.name) if student.name else ""
+    number = t("room.seat_number", number=student.number)
     token = st.session_state[TOKENS][room.code]
     page = rooms.for_others(place.page_address())
     link = f"{page}?room={sitting.invitation}{after_link()}#{token}"
@@ -201,7 +201,7 @@ def _line(sitting: Sitting, here: Place) -> None:
             "kept": {f"{at}.{vote}": one.answer for (at, vote), one in sitting.kept.items()},
             "not_taken": st.session_state.pop(REFUSED, None),
             "needs_help": student.needs_help,
-            "you": you or t("room.seat_number", number=student.number),
+            "you": t("room.seat_you", name=student.name) if student.name else number,
             "until": t("room.seat_until", code=room.code, date=_day(room.expires)),
             "along": _along(room, here.first),
             "problem": st.session_state.pop(PROBLEM, ""),
@@ -241,19 +241,15 @@ def _along(room: "Room", locked: Mapping[int, Locked]) -> list[dict[str, object]
     """The lessons with which a student can go on alone, each with its answers."""
     told = []
     for lesson, before in room.parts:
+        same = shipped().get(lesson.name)
+        if same is None or library.version(same) != library.version(lesson):
+            continue  # only its teacher has it
         count = len(lesson.screens)
         own = {at - before: one for at, one in locked.items() if 0 < at - before <= count}
         title = texts.title(lesson) if len(room.lessons) > 1 else ""
-        if name := _alone(lesson):
-            place_of = {"lesson": name, "title": title, "before": before, "count": count}
-            told.append(place_of | {"answers": place.write_answers(own)})
+        place_of = {"lesson": lesson.name, "title": title, "before": before, "count": count}
+        told.append(place_of | {"answers": place.write_answers(own)})
     return told
-
-
-def _alone(lesson: Lesson) -> str:
-    """The name under which everybody can go on with this lesson alone; "" for a teacher's own."""
-    one = shipped().get(lesson.name)
-    return lesson.name if one is not None and library.version(one) == library.version(lesson) else ""
 
 
 def _draw(code: str, data: Mapping[str, object], sitting: Sitting | None = None) -> None:
