@@ -21,8 +21,7 @@ pytest.importorskip("sqlalchemy", reason="the extra [room] is not installed")
 from mha_core.room import rooms as room_module
 from mha_core.room.rooms import RoomKey, Unavailable
 from pages._server import rooms as of_server
-from pages.learn._lessons import acts, desk, desk_spread, library, opening, place, seat
-from pages.learn._lessons import signs as signs_of_answers
+from pages.learn._lessons import acts, desk, desk_answers, library, opening, place, seat
 
 PAGE = "learn/lessons.py"
 LESSON = Lesson.read(FILE, "nine")
@@ -34,7 +33,7 @@ OF_ANSWER = {"answer", "count", "text", "links"}
 @pytest.fixture
 def room(rooms, monkeypatch):
     """A room with the lesson of nine kinds, whose signs all come with the first drawing of the desk."""
-    monkeypatch.setattr(signs_of_answers, "SECONDS", math.inf)
+    monkeypatch.setattr(desk_answers, "SECONDS", math.inf)
     return rooms.open(LESSON)
 
 
@@ -350,7 +349,7 @@ def test_what_cannot_be_drawn_or_read_is_said_and_ends_nothing(room, desk_of, co
         return fail
 
     app = desk_of(room)
-    monkeypatch.setattr(desk_spread, "spreads", failing(IndexError("no such word")))
+    monkeypatch.setattr(desk_answers, "spreads", failing(IndexError("no such word")))
     told = component(app.run(), "desk")
     assert told["place"]
     assert "error" in told["spreads"][0]["refusal"]

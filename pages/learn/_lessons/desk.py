@@ -9,7 +9,7 @@ from mha_core import MhaError
 from pages._kit import components
 from pages._kit.text import literal, said, t, templates
 from pages._server import logs, rooms
-from pages.learn._lessons import acts, desk_after, desk_reveal, desk_spread, opening, place, signs, texts
+from pages.learn._lessons import acts, desk_after, desk_answers, opening, place, texts
 from pages.learn._lessons.place import Place
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
     if now["answers"][0] != (count := desk.answer_count()):
         now["answers"] = count, desk.answers()
     answers: list[KeptAnswer] = now["answers"][1]
-    signs.learn(now["known"], room.lesson, answers)
+    desk_answers.learn_signs(now["known"], room.lesson, answers)
     screen, n_screens = _screen(room, now), len(room.lesson.screens)
     vote = room.vote(screen)
     number = len({one.student for one in answers if (one.screen, one.vote) == (screen, vote)})
@@ -230,7 +230,7 @@ def _data(desk: "Desk", now: dict[str, Any], projected: bool) -> dict[str, objec
         return told | {"shows_code": now["shows_code"]} | _wall(room, screen, answers, now, number)
     return told | {
         "hidden": now["hidden"],
-        "spreads": _guarded(lambda: desk_spread.spreads(room, screen, answers, now["known"])),
+        "spreads": _guarded(lambda: desk_answers.spreads(room, screen, answers, now["known"])),
         "table": _table(room, students, answers, now),
     }
 
@@ -241,15 +241,15 @@ def _wall(
     """The scenes of a screen for the class: the spread once the teacher shows it, the runs once revealed."""
     revealed = screen in room.revealed
     shown = revealed or (screen, room.vote(screen)) in now["spread"]
-    typed = room.lesson.screens[screen - 1].question.kind in desk_reveal.TYPED
+    typed = room.lesson.screens[screen - 1].question.kind in desk_answers.TYPED
 
     def scenes() -> list[dict[str, object]]:
-        spreads = desk_spread.spreads(room, screen, answers, now["known"])
+        spreads = desk_answers.spreads(room, screen, answers, now["known"])
         if not shown or typed:
             spreads = [one | {"votes": []} for one in spreads]
         if not revealed:
             return spreads
-        runs = desk_reveal.runs(room, screen, answers)
+        runs = desk_answers.runs(room, screen, answers)
         return [one | {"runs": of_scene} for one, of_scene in zip(spreads, runs, strict=True)]
 
     return {
@@ -282,10 +282,10 @@ def _table(
     for one in answers:  # votes in their order
         latest[one.student, one.screen] = one
 
-    answered: signs.Sign = "answered", t("room.desk_sign_answered")
-    places: dict[signs.Sign, int] = {}
+    answered: desk_answers.Sign = "answered", t("room.desk_sign_answered")
+    places: dict[desk_answers.Sign, int] = {}
 
-    def sign(student: int, screen: int) -> signs.Sign:
+    def sign(student: int, screen: int) -> desk_answers.Sign:
         one = latest.get((student, screen))
         if one is None:
             return "empty", ""
