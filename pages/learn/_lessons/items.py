@@ -1,6 +1,7 @@
 """The questions that this server asks, within its limits, with results computed once for all students."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import streamlit as st
@@ -83,12 +84,12 @@ def like(item: Item, number: int) -> Item | None:
     if not may_have_like(item):
         return None
 
-    def find() -> Item | None:
+    def find() -> Scene | None:
         found = like_case(item, number)
-        return found and Item(found.question, found.scene, trace)  # without its trace
+        return found.scene if found else None
 
-    found = _once(item, find, "like", str(number))
-    return found and Item(found.question, found.scene, trace)
+    scene = _once(item, find, "like", str(number))
+    return replace(item, scene=scene) if scene else None
 
 
 def problem(item: Item, answer: str) -> MhaError | None:
