@@ -1,19 +1,23 @@
 """What would you answer? Lessons, one screen at a time: predict, then see your answer run in the model."""
 
+import streamlit as st
+
 from pages.learn._lessons import acts, cards, desk, editor, ending, place, screen, seat, worksheet
 
 acts.begin()
 here = None if place.room_code() else place.opened()
-place.mark_projected()
+if place.projected():
+    with st.container(key="projected"):  # which leaves the app around the page out (streamlit/app.css)
+        st.empty()
 if place.room_code():
     seat.page()
 elif place.desk_code():
     desk.page()
-elif place.is_making():
+elif st.query_params.get("lesson") == place.MAKE:
     editor.page()
 elif here is None:
     cards.page()
-elif place.prints():
+elif st.query_params.get("worksheet") == "1":
     worksheet.page(here.lesson)
 else:
     editor.way_back(here)

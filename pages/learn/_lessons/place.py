@@ -116,11 +116,9 @@ def write_answers(answers: Mapping[int, Locked]) -> str:
 
 def number_in(lesson: Lesson) -> int:
     """The number of the screen of a lesson that the link names."""
-    end = len(lesson.screens) + 1
-    asked = st.query_params.get("screen", "1")
-    number = as_number(asked) or 0
-    if not 1 <= number <= end:
-        number = min(max(number, 1), end)
+    asked = as_number(st.query_params.get("screen", "1")) or 0
+    number = min(max(asked, 1), len(lesson.screens) + 1)
+    if number != asked:
         state.say_instead("screen", number)
     return number
 
@@ -151,33 +149,17 @@ def page_address() -> str:
     return (st.context.url or "lessons").partition("?")[0].partition("#")[0]
 
 
-def is_making() -> bool:
-    """Whether a lesson is being made."""
-    return st.query_params.get("lesson") == MAKE
-
-
 def projected() -> bool:
     """Whether the page is shown to a class: large, without a frame."""
     return st.query_params.get("projector") == "1"
 
 
-def prints() -> bool:
-    """Whether the lesson is shown as a worksheet."""
-    return st.query_params.get("worksheet") == "1"
-
-
-def mark_projected() -> None:
-    """Leave the app around the page out where it is projected (assets/components/streamlit/app.css)."""
-    if projected():
-        with st.container(key="projected"):
-            st.empty()
-
-
 def go(**fields: object) -> None:
     """Write fields of the link, "" for none; for callbacks."""
-    for name in [name for name, value in fields.items() if value in (None, "")]:
+    written = {name: str(value) for name, value in fields.items() if value != ""}
+    for name in fields.keys() - written.keys():
         st.query_params.pop(name, None)
-    st.query_params.update({name: str(value) for name, value in fields.items() if value not in (None, "")})
+    st.query_params.update(written)
 
 
 def now(place: Place) -> dict:
