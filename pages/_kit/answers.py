@@ -33,7 +33,8 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
     order = np.argsort(-row, kind="stable")[:MAX_NAMED]
-    shares = _listed([(keys[i], row[i]) for i in order], bold)
+    named = _worth([(keys[i], row[i]) for i in order], MIN_SHARE)
+    shares = joined(t("token.looks_item", key=bold(key), weight=short(weight)) for key, weight in named)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
         for said in _answers_at(trace, query, bold) if trace.answers else ():
@@ -124,7 +125,7 @@ def _about(
     said = _said(
         _asked(trace, questions, query, written),
         answer,
-        _or_nothing(written),
+        lambda word: t("answer.none") if word == NOTHING else written(word),
         MIN_BESIDES,
         sure=new is None and answer[0][1] >= SURE,
     )
@@ -217,10 +218,6 @@ def _unsure(asked: str, answer: Answer, written: Callable[[str], str]) -> Answer
     return AnswerText(asked, t("answer.unsure"), with_shares(answer[:MAX_GUESSES], written), sure=False)
 
 
-def _or_nothing(written: Callable[[str], str]) -> Callable[[str], str]:
-    return lambda word: t("answer.none") if word == NOTHING else written(word)
-
-
 def _is_noun(trace: AttentionTrace, query: int, other: str) -> bool:
     """Whether a word is a noun and not a verb; if its form leaves that open, the `other` word decides."""
     words, other = lexicon(_language(trace)), normalized(other)
@@ -245,14 +242,6 @@ def _is_next(trace: AttentionTrace) -> bool:
     return layer.kind == "cross" or not (guesses or layer.allowed(0, rows=[0])[0, 1:].any())
 
 
-def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
-    """Words with their weights, always the largest and the others from `MIN_SHARE` on."""
-    return joined(
-        t("token.looks_item", key=written(word), weight=short(share))
-        for word, share in _worth(shares, MIN_SHARE)
-    )
-
-
 def with_shares(
     answer: Sequence[tuple[str, float]], written: Callable[[str], str] = bold, least: float = MIN_SHARE
 ) -> str:
@@ -269,6 +258,7 @@ def with_shares(
 
 
 def _worth(shares: Sequence[tuple[str, float]], least: float) -> list[tuple[str, float]]:
+    """The words to name with their shares: always the first, the others from `least` on."""
     first, *others = shares
     return [first, *(share for share in others if share[1] >= least)]
 
