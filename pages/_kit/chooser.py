@@ -5,7 +5,7 @@ layers of a large model, which differ in kind, are pills.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -45,10 +45,9 @@ class Strip(NamedTuple):
     chosen: int
     caption: str = ""  # above the words, if there are two texts
     query: str = ""  # the token that gives the weights
-    weights: np.ndarray | None = None  # one for each word
-    allowed: np.ndarray | None = None  # False where a mask hides the word
+    row: tuple[np.ndarray, np.ndarray] | None = None  # a weight for each word, and whether a mask allows it
     limit: float = 1.0  # the weight at which the colours end
-    # `weights` and `allowed` for every query, so that the browser can follow a choice without the server.
+    # The same for every query, so that the browser can follow a choice without the server.
     every: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
@@ -58,9 +57,7 @@ class Strip(NamedTuple):
             "tokens": list(self.tokens.labels),
             "names": token_names.names(self.tokens),
             "unknown": list(self.tokens.unknown),
-            "weights": None
-            if self.weights is None or self.allowed is None
-            else _shares(self.weights, self.allowed),
+            "weights": None if self.row is None else _shares(*self.row),
             "limit": float(self.limit) or 1.0,
             "every": None if self.every is None else list(map(_shares, *self.every)),
         }
@@ -119,23 +116,31 @@ def show_head(
 ) -> None:
     """Draw the layers, the heads, and the sentence, shaded by the row of the token `query` up to `limit`.
 
-    With `in_browser` the words follow a chosen token without the server, as everything else on the page does.
+    Of two texts both are drawn, and the one that is looked at is shaded. With `in_browser` the words of one
+    text follow a chosen token without the server, as everything else on the page does.
     """
-    shaded = strips(trace, layer=layer, head=head, query=query, limit=limit)
-    if in_browser:
-        shown = trace.layers[layer]
-        shaded = [shaded[0]._replace(every=(shown.weights(head), shown.allowed(head)))]
-    show([layers(trace, layer), heads(trace, layer, head)], shaded, sticky=sticky)
+    shown = trace.layers[layer]
+    queries, keys = shown.sides.queries, shown.sides.keys
+    row = shown.weights(head, rows=[query])[0], shown.allowed(head, rows=[query])[0]
+    every = (shown.weights(head), shown.allowed(head)) if in_browser else None
+    shading: dict[str, Any] = {"query": queries.labels[query], "row": row, "limit": limit, "every": every}
+    if trace.sides.same:
+        strips = [Strip("token", t("token.strip"), keys, query, **shading)]
+    else:
+        key = key_of(trace, layer=layer, head=head, query=query)
+        strips = [
+            Strip("token", t("control.token"), queries, query, t("two.looks")),
+            Strip("key_token", t("control.key_token"), keys, key, t("two.looked_at"), **shading),
+        ]
+    show(rows(trace, layer, head), strips, sticky=sticky)
 
 
-def layers(trace: AttentionTrace, layer: int) -> NumberRow:
-    """A row with the layers of a trace."""
-    return NumberRow("layer", t("control.layer"), len(trace.layers), layer)
-
-
-def heads(trace: AttentionTrace, layer: int, head: int) -> NumberRow:
-    """A row with the heads of a layer."""
-    return NumberRow("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
+def rows(trace: AttentionTrace, layer: int, head: int) -> list[NumberRow]:
+    """The layers of a trace, and the heads of the layer."""
+    return [
+        NumberRow("layer", t("control.layer"), len(trace.layers), layer),
+        NumberRow("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True),
+    ]
 
 
 def layer_pills(trace: AttentionTrace, scene: Scene) -> LayerKind:
@@ -194,26 +199,6 @@ def _layer_picked(kinds: tuple[LayerKind, ...]) -> None:
         st.query_params[PLACE] = str(position)
     else:
         state.go(layer=layer + 1)
-
-
-def words(tokens: Tokens, query: int, title: str) -> Strip:
-    """A sentence without weights."""
-    return Strip("token", title, tokens, query)
-
-
-def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> list[Strip]:
-    """The sentence shaded by a row of weights; of two texts both, and the one that is looked at is shaded."""
-    layer_trace = trace.layers[layer]
-    queries, keys = layer_trace.sides.queries, layer_trace.sides.keys
-    row, allowed = (of(head, rows=[query])[0] for of in (layer_trace.weights, layer_trace.allowed))
-    shading = {"query": queries.labels[query], "weights": row, "allowed": allowed, "limit": limit}
-    if trace.sides.same:
-        return [Strip("token", t("token.strip"), keys, query, **shading)]
-    key = key_of(trace, layer=layer, head=head, query=query)
-    return [
-        Strip("token", t("control.token"), queries, query, t("two.looks")),
-        Strip("key_token", t("control.key_token"), keys, key, t("two.looked_at"), **shading),
-    ]
 
 
 def key_of(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:

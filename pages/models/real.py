@@ -24,7 +24,7 @@ if trace is not None and trace.layers:
     choice.links(trace, layer=layer, head=head)
     if trace.layers[layer].about.latent is not None:
         queries = trace.layers[layer].sides.queries
-        chooser.show([], [chooser.words(queries, query, t("real.strip"))])
+        chooser.show([], [chooser.Strip("token", t("real.strip"), queries, query)])
     sharing.cache(trace, layer=layer)
     sharing.vectors(trace, layer=layer, token=query)
 

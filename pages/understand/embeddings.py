@@ -32,7 +32,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     scene, trace = in_fragment()
     known = words.word_map(scene, trace)
     token = indices(trace, scene.focus)[2]
-    chooser.show([], [chooser.words(trace.tokens, token, t("words.strip"))], clears=["word"])
+    chooser.show([], [chooser.Strip("token", t("words.strip"), trace.tokens, token)], clears=["word"])
     left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:
         chosen = words.chosen_word(known, trace.tokens.pieces[token])

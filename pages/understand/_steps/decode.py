@@ -68,7 +68,7 @@ def page() -> None:
     st.caption(t("decode.intro"))
     _step(before, at, changed.words)
     _says(after, found, changed)
-    chooser.show([chooser.layers(before, layer), chooser.heads(before, layer, head)], [])
+    chooser.show(chooser.rows(before, layer, head), [])
     rows, matrix, costs = st.columns([9, 7, 6], gap="medium")
     shown = after.layers[layer]
     with rows:

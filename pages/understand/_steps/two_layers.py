@@ -118,8 +118,7 @@ def _choose(trace: AttentionTrace, hops: Hops, best: Hops) -> None:
                 trace.tokens,
                 query,
                 query=trace.tokens.labels[query],
-                weights=row,
-                allowed=np.ones(len(row), bool),
+                row=(row, np.ones(len(row), bool)),
                 limit=heatmaps.scale_end(state.focus().scale, float(row.max())),
             )
         ],
