@@ -70,7 +70,8 @@ def trace(
             raise mha.MhaError(uploads.NOTHING)
         return _with_layers(saved)
     if scene.source == "model":
-        return _with_layers(model_source.trace(scene, scene.text if text is None else text, edits))
+        traces = model_source.read(scene, scene.text if text is None else text, edits)
+        return _with_layers(traces.with_kind(scene.kind))
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     settings |= {"edits": [edit.to_json() for edit in edits]} if edits else {}
     # One canonical string is the key: separate arguments can collide in the cache's hash.

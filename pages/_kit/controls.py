@@ -46,7 +46,10 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
     its value and its place in the link. Returns the trace that the page draws; None where it draws none.
     """
-    _rewrite_values()
+    held = st.session_state.to_dict()
+    for key in CONTROLS:  # Streamlit forgets the value of a control that a page does not draw
+        if key in held:
+            st.session_state[key] = held[key]
     st.session_state.drawn = set()
     used, sizes = _visible(of_source, place)
     _take_changes_away()
@@ -74,7 +77,8 @@ def _visible(
         sentences = st.container(horizontal=True, key="sentences")
         sizes = st.container(key="sizes", width="content", gap="xxsmall")
         with st.container(key="choices", width="content", gap="xxsmall"):
-            _source()
+            help_text = f"{t('control.source_help')}\n\n{said(device.fastest())}"
+            _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
             menus = st.container(horizontal=True, gap="small")
     source = setting("source")
     used = of_source.get(source)
@@ -153,14 +157,6 @@ def begin_with_package() -> None:
         streamlit_parts.begin_with("source", "model")
 
 
-def _rewrite_values() -> None:
-    """Keep the values of controls that this page does not draw: Streamlit forgets those not written again."""
-    held = st.session_state.to_dict()
-    for key in CONTROLS:
-        if key in held:
-            st.session_state[key] = held[key]
-
-
 def _hidden() -> None:
     """Draw invisible controls for the values that belong in the link but have no control on this page.
 
@@ -202,15 +198,11 @@ def _options(key: str) -> list[str]:
     return offered_sources() if key == "source" else list(CHOICES.get(key, ()))
 
 
-def _source() -> None:
-    help_text = f"{t('control.source_help')}\n\n{said(device.fastest())}"
-    _choice("source", words=lambda source: t(f"source.{source}"), help=help_text)
-
-
 def _sentence(used: Set[str]) -> None:
     source = setting("source")
-    maximum = model_source.limit(current()) if source == "model" else None
-    help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in WITH_CLS))
+    entry = model_source.loaded_model(current()) if source == "model" else None
+    own_limit = compute.max_tokens(source) - (source in WITH_CLS)
+    help_text = t("control.text_help", limit=model_source.longest(entry) if entry else own_limit)
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -267,11 +259,24 @@ def _examples_menu() -> None:
 def _advanced_menu(used: Set[str]) -> None:
     """Draw the rarely needed settings. While the menu is closed, invisible controls keep them in the link."""
     menu = st.popover(t("control.advanced"), type="tertiary", key="advanced", on_change="rerun")
+    draws = {
+        "architecture": lambda: _choice("architecture"),
+        "layers": lambda: _number("layers", help=t("control.layers_help")),
+        "seed": lambda: _number("seed", minimum=0, help=t("control.seed_help")),
+        "mask": lambda: _choice("mask"),
+        "position": lambda: _choice("position"),
+        "d_k": lambda: _number("d_k", placeholder=t("control.auto_d_k")),
+        "d_v": lambda: _number("d_v", placeholder=t("control.auto_d_v")),
+        "n_kv_heads": lambda: _number(
+            "n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help")
+        ),
+        "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, **_linked("bias")),
+    }
     if menu.open:
         with menu:
-            if "architecture" in used:
-                _choice("architecture")
-            _advanced(used)
+            for key, draw in draws.items():
+                if key in used:
+                    draw()
 
 
 def _examples_in(name: str) -> list[dict[str, str]]:
@@ -323,24 +328,6 @@ def _run() -> None:
     if asked is not None and str(asked) not in map(str, steps):
         return  # the page says which steps there are
     st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
-
-
-def _advanced(used: Set[str]) -> None:
-    draws = {
-        "layers": lambda: _number("layers", help=t("control.layers_help")),
-        "seed": lambda: _number("seed", minimum=0, help=t("control.seed_help")),
-        "mask": lambda: _choice("mask"),
-        "position": lambda: _choice("position"),
-        "d_k": lambda: _number("d_k", placeholder=t("control.auto_d_k")),
-        "d_v": lambda: _number("d_v", placeholder=t("control.auto_d_v")),
-        "n_kv_heads": lambda: _number(
-            "n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help")
-        ),
-        "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, **_linked("bias")),
-    }
-    for key, draw in draws.items():
-        if key in used:
-            draw()
 
 
 def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:

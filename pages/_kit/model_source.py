@@ -135,11 +135,6 @@ def read(scene: Scene, text: str, edits: Sequence[Edit] = (), *, answers: bool =
     )
 
 
-def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
-    """The trace of a text for the chosen kind of attention, by `read`."""
-    return read(scene, text, edits).with_kind(scene.kind)
-
-
 def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
     """The trace of the scene's text with all kinds of attention, and the chosen one; None if there is one.
 
@@ -192,12 +187,6 @@ def known(name: str | None) -> HubModel | None:
 def notice(model: HubModel) -> str:
     """A sentence on what to look at in a well-known model."""
     return t(f"hub.{model.id.rpartition('/')[2]}")
-
-
-def limit(scene: Scene) -> int | None:
-    """The largest number of tokens that the scene's model takes here; None if it is unknown."""
-    entry = loaded_model(scene)
-    return None if entry is None else longest(entry)
 
 
 def longest(entry: LoadedModel) -> int:

@@ -397,7 +397,7 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_alone(ope
     for name in (folder("gpt2"), folder("bert"), "us/bird"):
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
-            model_source.trace(scene, "A bird sang.")
+            model_source.read(scene, "A bird sang.")
         assert not model_source.may_load(scene)
     for revision in (None, "e" * 40, pinned.revision):  # the page says that another one is not taken
         scene = Scene(source="model", model=pinned.id, revision=revision)

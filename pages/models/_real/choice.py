@@ -24,7 +24,7 @@ def trace_or_offer(scene: Scene) -> AttentionTrace | None:
         refusals.no_model(scene)
         return None
     try:
-        return model_source.trace(scene, scene.text)  # also of a model without attention
+        return model_source.read(scene, scene.text).with_kind(scene.kind)  # also of a model without attention
     except MhaError as error:
         refusals.show(error, page_offers=True)
         refusals.offer_models(scene)
