@@ -18,13 +18,6 @@ from pages._kit import compute, model_info
 from pages._kit.text import PAGES, t
 
 
-class ModelRoles(NamedTuple):
-    """The roles of a model's heads: the table, and the role of each head, as in `roles.labels`."""
-
-    table: pd.DataFrame
-    named: dict[tuple[int, int], tuple[str, float]]
-
-
 class RoleLabel(NamedTuple):
     """The label of a head: its role, its score there, the role in words, and the same with the score."""
 
@@ -55,30 +48,22 @@ def _labels(model: Source | AttentionTrace, last: int) -> dict[tuple[int, int], 
     source = model.source if isinstance(model, AttentionTrace) else model
     asked = {(last, head): label for head, label in enumerate(_asked(source))}
     if (atlas := atlas_of(source)) is not None:
-        return _in_atlas(atlas) | asked
-    measured = _measured(source)
-    return (_measured_labels(measured.named) if measured else {}) | asked
-
-
-def _in_atlas(atlas: Atlas) -> dict[tuple[int, int], RoleLabel]:
-    """The labels of the heads in which something stands out."""
+        standing_out = compute.once(atlas, claims)
+        return {
+            head: RoleLabel(first.measure, first.mean, measure_name(first.measure), in_words(first))
+            for head, (first, *_) in standing_out.items()
+        } | asked
+    measured = table(source)
+    by_role = {} if measured is None else position_labels(roles.labels(measured))
     return {
-        place: RoleLabel(first.measure, first.mean, measure_name(first.measure), in_words(first))
-        for place, (first, *_) in compute.once(atlas, claims).items()
-    }
+        head: label._replace(text=t("roles.label", role=label.name, score=f"{label.score:.2f}"))
+        for head, label in by_role.items()
+    } | asked
 
 
 def position_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
     """The labels of heads by the position that they mostly look at in a text, without its mean weight."""
-    return {head: RoleLabel(role, mean, *[role_name(role)] * 2) for head, (role, mean) in named.items()}
-
-
-def _measured_labels(named: Mapping[tuple[int, int], tuple[str, float]]) -> dict[tuple[int, int], RoleLabel]:
-    """The labels of heads by their role and their score on test sentences, as in `roles.labels`."""
-    return {
-        head: label._replace(text=t("roles.label", role=label.name, score=f"{label.score:.2f}"))
-        for head, label in position_labels(named).items()
-    }
+    return {head: RoleLabel(role, mean, *[t(f"role.{role}")] * 2) for head, (role, mean) in named.items()}
 
 
 def _asked(source: Source) -> list[RoleLabel]:
@@ -107,18 +92,8 @@ def _asked(source: Source) -> list[RoleLabel]:
     ]
 
 
-def role_name(role: str) -> str:
-    """A role in words."""
-    return t(f"role.{role}")
-
-
-def table(trace: AttentionTrace) -> pd.DataFrame | None:
-    """The roles of the trace's model, shipped or measured once; None for weights without training."""
-    measured = _measured(trace.source)
-    return None if measured is None else measured.table
-
-
-def _measured(source: Source) -> ModelRoles | None:
+def table(source: Source) -> pd.DataFrame | None:
+    """The roles of a source's heads, shipped or measured once; None for weights without training."""
     if not isinstance(source, TrainedSource):
         return None
     try:
@@ -126,9 +101,8 @@ def _measured(source: Source) -> ModelRoles | None:
     except MhaError:
         return None
 
-    def measure() -> ModelRoles:
-        table = roles.shipped(trained.plan) if isinstance(source, MiniSource) else roles.roles(trained)
-        return ModelRoles(table, roles.labels(table))
+    def measure() -> pd.DataFrame:
+        return roles.shipped(trained.plan) if isinstance(source, MiniSource) else roles.roles(trained)
 
     return compute.kept("roles", str(source), measure)
 

@@ -62,12 +62,12 @@ def test_roles_are_shipped_or_measured_once(monkeypatch):
     asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
     monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
     compute.caches["roles"].clear()
-    pd.testing.assert_frame_equal(head_labels.table(compute.trace(Scene())), table)
+    pd.testing.assert_frame_equal(head_labels.table(compute.trace(Scene()).source), table)
     assert asked == []
     trained = mini.model(mini.find("en", "glass-box", 4, 64))
     run = Scene(source="run", run=compute.trainings().add(trained))
     trace = compute.trace(run)
-    assert [head_labels.table(trace) for _ in range(3)] == [table] * 3
+    assert [head_labels.table(trace.source) for _ in range(3)] == [table] * 3
     assert asked == [trained]
     compute.caches["roles"].clear()
 

@@ -22,12 +22,12 @@ HEAD_MATRICES = [name for name, matrix in MATRICES.items() if not matrix.of_laye
 
 def measurements(trace: AttentionTrace, scene: Scene, *, layer: int, head: int) -> None:
     """Draw the roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
-    measured = head_labels.table(trace)
+    measured = head_labels.table(trace.source)
     if measured is not None:
         st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
         of_head = measured[(measured["layer"] == layer) & (measured["head"] == head)]
         table = of_head.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
-        table["role"] = table["role"].map(head_labels.role_name)
+        table["role"] = table["role"].map(lambda role: t(f"role.{role}"))
         st.dataframe(
             table,
             hide_index=True,
