@@ -21,25 +21,25 @@ def about(trace: AttentionTrace) -> None:
     """Show the source of the weights, and for a trained model its task and its scores."""
     source = trace.source
     if isinstance(source, FileSource):
-        _saved(trace)
+        names = {"file": literal(source.file), "name": literal(source.name)}
+        heads = counted({layer.n_heads for layer in trace.layers})
+        st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
+        if source.edits:
+            st.caption(literal(charts.changes(source)))
+        skipped(trace)
         return
-    if model_source.is_third_party(trace):
-        brief(trace)
+    if isinstance(source, ModelSource):
+        _of_model(trace, source)
         return
     if not isinstance(source, TrainedSource):
         st.caption(t("model.random"))
         return
-    kind = {
-        "architecture": choice.word("architecture", source.architecture),
-        "h": source.h,
-        "d_model": source.d_model,
-    }
-    steps = f"{source.step:,}"
+    kind = "untrained"
     if source.step:
-        trained = "trained" if trace.questions else "trained_decoder"  # asked for the next word alone
-        st.caption(t(f"model.{trained}", steps=steps, **kind))
-    else:
-        st.caption(t("model.untrained", **kind))
+        kind = "trained" if trace.questions else "trained_decoder"  # asked for the next word alone
+    architecture = choice.word("architecture", source.architecture)
+    sizes = {"architecture": architecture, "h": source.h, "d_model": source.d_model}
+    st.caption(t(f"model.{kind}", steps=f"{source.step:,}", **sizes))
     if more := views.fold(t("model.more"), key="model_more"):
         with more:
             _details(trace, source)
@@ -66,7 +66,7 @@ def layer(trace: AttentionTrace, number: int) -> None:
 def notes(trace: AttentionTrace) -> list[str]:
     """For each layer, what it reads and what its output is used for, without markup."""
     numbers = range(len(trace.layers))
-    return [paragraph([of_layer(trace, at), _collapsed(trace, at)]) for at in numbers]
+    return [paragraph([of_layer(trace, at), collapsed(trace, at)]) for at in numbers]
 
 
 def of_layer(trace: AttentionTrace, layer: int) -> str:
@@ -81,13 +81,8 @@ def of_layer(trace: AttentionTrace, layer: int) -> str:
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
 
 
-def collapsed(trace: AttentionTrace, layer: int) -> None:
-    """Show a note if all tokens have become alike and all weights even, as measured in this trace."""
-    if note := _collapsed(trace, layer):
-        st.caption(note)
-
-
-def _collapsed(trace: AttentionTrace, layer: int) -> str:
+def collapsed(trace: AttentionTrace, layer: int) -> str:
+    """A note if all tokens have become alike and all weights even, as measured in this trace, or ""."""
     # Only layers with random weights are attention alone; blocks of other models have more than that.
     stacked = layer and isinstance(trace.source, RandomSource)
     spread = patterns.collapse(trace.layers[layer]) if stacked else None
@@ -108,17 +103,6 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
     reasons = [t("real.no_start")] if not (layer.knows("x") and layer.knows("w_q")) else []
     reasons += [t("real.no_end")] if not layer.knows("w_o") else []
     st.info(paragraph(reasons), icon=":material/help:")
-
-
-def _saved(trace: AttentionTrace) -> None:
-    source = trace.source
-    assert isinstance(source, FileSource)
-    names = {"file": literal(source.file), "name": literal(source.name)}
-    heads = counted({layer.n_heads for layer in trace.layers})
-    st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
-    if trace.source.edits:
-        st.caption(literal(charts.changes(trace.source)))
-    skipped(trace)
 
 
 def scores_of(source: TrainedSource) -> dict | None:
@@ -145,10 +129,8 @@ def _scores(scores: dict) -> str:
     )
 
 
-def brief(trace: AttentionTrace) -> None:
+def _of_model(trace: AttentionTrace, source: ModelSource) -> None:
     """Show the name and sizes of a third-party model, and a badge with the error of its trace."""
-    source = trace.source
-    assert isinstance(source, ModelSource)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             t(

@@ -40,7 +40,8 @@ def page() -> None:
     answers.reading(trace, layer=layer, head=head, query=token)
     head_labels.atlas_link(trace)
     model_info.layer(trace, subject.layer)
-    model_info.collapsed(trace, subject.layer)
+    if note := model_info.collapsed(trace, subject.layer):
+        st.caption(note)
 
     st.header(t("one.every", layer=subject.layer + 1))
     weights.every_head(subject, both)
