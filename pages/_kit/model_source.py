@@ -170,7 +170,7 @@ def ready(scene: Scene) -> bool:
 
 def loaded_model(scene: Scene) -> LoadedModel | None:
     """The scene's model, kept until the run of the page ends; None if it is not loaded."""
-    if scene.model is None or refusal(scene) is not None:
+    if refusal(scene) is not None:
         return None
     entry = loaded().find(key_of(scene))
     if entry is not None and entry not in _run.models:

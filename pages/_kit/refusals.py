@@ -9,7 +9,7 @@ from mha_core.analysis.published import published_heads
 from mha_core.scene.scene import DEFAULTS, Scene
 from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.huggingface.files import INSTALL_LIBRARY, INSTALL_PACKAGE, PACKAGE
-from mha_core.traces.source import DECODER, TrainedSource
+from mha_core.traces.source import DECODER, Source, TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HAN, lexicon
@@ -66,19 +66,17 @@ def misfit(error: MhaError, prefix: str, fixes: Iterable[Mapping[str, int]]) -> 
             st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
 
 
-def is_empty(scene: Scene) -> bool:
-    """Whether the sentence has no words."""
+def no_trace(error: MhaError, scene: Scene) -> None:
+    """Say why a sentence has no trace, or ask for one with words; in place of a model, offer others."""
     try:
         words(scene.text, limit=len(scene.text))
     except MhaError:
-        return True
-    return False
-
-
-def no_text() -> None:
-    """Ask for a sentence, with a button for an example."""
-    st.info(t("empty.text"), icon=":material/edit:")
-    st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
+        st.info(t("empty.text"), icon=":material/edit:")
+        st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
+    else:
+        show(error, page_offers=scene.source == "model")
+    if scene.source == "model":
+        offer_models(scene)
 
 
 def instead(found: Nearest, asked: Scene, field: str) -> None:
@@ -207,11 +205,7 @@ def no_models() -> None:
 def offer_models(scene: Scene) -> None:
     """Draw buttons below an error: the same model again, two models on this machine, our own sources."""
     with st.container(horizontal=True):
-        if (
-            scene.model is not None
-            and model_source.refusal(scene) is None
-            and model_source.loaded_model(scene) is None
-        ):
+        if model_source.refusal(scene) is None and model_source.loaded_model(scene) is None:
             st.button(
                 t("real.again"),
                 key="again",
@@ -246,10 +240,7 @@ def _ask_to_download(scene: Scene) -> None:
     elif entry is None:
         st.info(t("real.elsewhere", name=name), icon=":material/cloud_download:")
     else:
-        st.info(
-            t("real.curated", name=name, size=in_bytes(entry.bytes)),
-            icon=":material/cloud_download:",
-        )
+        st.info(t("real.curated", name=name, size=in_bytes(entry.bytes)), icon=":material/cloud_download:")
         st.markdown(literal(model_source.notice(entry)))
         if entry.gated:
             st.caption(t("real.gated", name=name))
@@ -275,28 +266,25 @@ def unknown_words(found: Nearest, asked: Scene, field: str, *, vectors: bool) ->
     With `vectors` the line names the words, which have none. What a line below the first sentence says is not
     repeated below the second one.
     """
-    tokens = found.trace.tokens
+    pieces = [found.trace.tokens.pieces[at] for at in found.trace.tokens.unknown]
     if vectors:
-        words = dict.fromkeys(bold(tokens.pieces[at]) for at in tokens.unknown)
-        st.caption(t("unknown.off_map", words=joined(words)))
+        st.caption(t("unknown.off_map", words=joined(dict.fromkeys(map(bold, pieces)))))
     elif field == "text" or not ((first := compute.peek(asked)) and first.tokens.unknown):
         with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
-            unknown = "".join(tokens.pieces[at] for at in tokens.unknown)
             simplified = "".join((*lexicon("zh").known, *lexicon("zh").unlisted))
-            traditional = {*HAN.findall(unknown)} - {*simplified}
+            traditional = {*HAN.findall("".join(pieces))} - {*simplified}
             st.caption(paragraph([t("unknown.line"), t("unknown.traditional") if traditional else ""]))
-            _offer_real_model(found.trace)
+            _offer_real_model(found.trace.source, "".join(pieces))
 
 
-def _offer_real_model(trace: AttentionTrace) -> None:
+def _offer_real_model(source: Source, unknown: str) -> None:
     """Offer the packaged model for an English sentence with words that a small model does not know.
 
     It opens on its head that links pronouns with their nouns. Without it, the page Real model says how to
     install it.
     """
-    if not isinstance(trace.source, TrainedSource) or trace.source.language != "en":
+    if not isinstance(source, TrainedSource) or source.language != "en":
         return
-    unknown = "".join(trace.tokens.pieces[at] for at in trace.tokens.unknown)
     if not any(letter.isascii() and letter.isalpha() for letter in unknown):
         return  # of another script, or none at all
     if PACKAGE in model_source.local_models():

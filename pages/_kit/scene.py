@@ -33,12 +33,7 @@ def scene_and_trace(
         found = compute.nearest(asked)
     except MhaError as error:
         _name(heading)
-        if refusals.is_empty(asked):
-            refusals.no_text()
-        else:
-            refusals.show(error, page_offers=asked.source == "model")
-        if asked.source == "model":
-            refusals.offer_models(asked)
+        refusals.no_trace(error, asked)
         st.stop()
     _note(found, asked, "text", vectors=vectors)
     return found.scene, found.trace
