@@ -31,7 +31,6 @@ class NavigationPage(NamedTuple):
 
 
 choose_language()  # before the first text
-TRAINED = ("mini", "run")
 LESSONS = "learn/lessons.py"
 REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
@@ -80,7 +79,7 @@ SECTIONS = {
             t("words.title"),
             ("understand/cost.py", "learn/train.py"),
             # Random word vectors depend on these alone: attention comes after them.
-            with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
+            with_sentence(sources=("mini", "run")) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
         NavigationPage("understand/cost.py", t("cost.title"), ("learn/train.py", REAL)),
     ),

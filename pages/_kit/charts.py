@@ -59,9 +59,12 @@ def caption(origin: Origin) -> list[str]:
     """The lines under a saved figure: the sentence, the note, and the source of the numbers."""
     text = origin.text or ""
     excerpt = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-    sources = [_weights(origin)] if origin.source else []
-    if origin.source and origin.source.edits:
-        sources.append(changes(origin.source))
+    sources = []
+    if origin.source:
+        facts = {"h": origin.h, "d_model": origin.d_model} | origin.source.caption_facts()
+        sources.append(said(source_caption(facts | {"edited": None})))  # its edits have a part of their own
+        if origin.source.edits:
+            sources.append(changes(origin.source))
     if origin.layer is not None:
         sources.append(t("save.layer", layer=origin.layer + 1))
     if origin.head is not None:
@@ -110,13 +113,6 @@ def changes(source: Source) -> str:
     if len(edits) <= MAX_TEXT:
         return t("save.edited", changes=edits)
     return t("save.edited_much", changes=edits[:MAX_TEXT], count=len(source.edits))
-
-
-def _weights(origin: Origin) -> str:
-    """The source of the numbers in plain words, without its edits, which have a part of their own."""
-    assert origin.source is not None
-    facts = {"h": origin.h, "d_model": origin.d_model} | origin.source.caption_facts() | {"edited": None}
-    return said(source_caption(facts))
 
 
 def _name_parts(key: str, origin: Origin) -> list:

@@ -177,6 +177,9 @@ def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result:
     two_texts = not picture.sides.same
     columns_chosen = two_texts and frame.columns.name in TOKEN_AXES
     clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
+    # Its numbers are the trace's own: not of an earlier stage, and not of all heads at once.
+    whole = picture.framed is None or picture.name == "concat"
+    has_own_numbers = picture.name in EXPLAINED and whole and not set(picture.symbol) & set(PRIMES)
     return Heatmap(
         name,
         symbol(picture.symbol),
@@ -190,7 +193,7 @@ def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result:
         origin=picture.origin,
         start=(first_row, first_column if columns_chosen else None) if clickable else None,
         result=result,
-        matrix=picture.name if _has_numbers_of_the_trace(picture) else None,
+        matrix=picture.name if has_own_numbers else None,
         first=picture.start,
     )
 
@@ -201,12 +204,6 @@ def symbol(written: str) -> str:
     if is_masked:
         return t("matrix.masked_symbol", scores=scores)
     return written.replace("head_i", "headᵢ")
-
-
-def _has_numbers_of_the_trace(picture: Picture) -> bool:
-    """Whether its cells are the trace's own: not of an earlier stage, and not of all heads at once."""
-    whole = picture.framed is None or picture.name == "concat"
-    return picture.name in EXPLAINED and whole and not set(picture.symbol) & set(PRIMES)
 
 
 class StepMatrices(NamedTuple):
@@ -243,6 +240,7 @@ def draw(
     if tall is None:
         rows = max(len(matrix.frame) for matrix in matrices)
         tall = NAMES_ABOVE + min(max(rows * ROW, MIN_TALL), MAX_TALL)
+    explained = f"{key}_explained"  # in the session: the number that was asked about
     blob = _packed(matrices)
     data = {
         "name": key,
@@ -258,7 +256,7 @@ def draw(
             matrix.description | {"explains": matrix.explains and matrix.name in traces}
             for matrix in matrices
         ],
-        "explanation": _explanation(key, matrices, traces),
+        "explanation": _explanation(st.session_state.get(explained), matrices, traces),
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 
@@ -268,9 +266,11 @@ def draw(
     def picked() -> None:
         cell = st.session_state[key].picked
         state.receive(cell.get("moved"))
-        _choose(row=cell["row"], column=cell["column"], **(with_cell or {}))
+        positions = {"token": cell["row"], "key_token": cell["column"]} | dict(with_cell or {})
+        # The browser sent these numbers; the controls clamp them to the tokens that exist.
+        state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
         if cell.get("explained"):
-            st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
+            st.session_state[explained] = _asked(explains, **cell["explained"])
 
     cells = {one.name: one.cells for one in matrices if one.paints}
 
@@ -316,9 +316,10 @@ def _area(
     return name, painted_rows, painted_columns
 
 
-def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]) -> dict | None:
+def _explanation(
+    asked: Asked | None, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]
+) -> dict | None:
     """The explanation that was asked for, as long as the matrix with its number is drawn."""
-    asked = st.session_state.get(_explained(key))
     if asked is None or asked.name not in traces:
         return None
     matrix = next(
@@ -333,21 +334,9 @@ def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, Att
     }
 
 
-def _explained(key: str) -> str:
-    """The key in the session for the explained number of these matrices."""
-    return f"{key}_explained"
-
-
 def axis(index: pd.Index) -> str:
     """The name of an axis, in words."""
     return t(f"axis.{index.name or 'packed'}")
-
-
-def _choose(*, row: object, column: object, **more: int) -> None:
-    """Choose the tokens of a cell: the row is the query, the column is the key."""
-    positions = {"token": row, "key_token": column} | more
-    # The browser sent these numbers; the controls clamp them to the tokens that exist.
-    state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
 
 
 def _hint(key: str, *, explains: bool, chooses: bool) -> str:

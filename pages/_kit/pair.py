@@ -77,13 +77,14 @@ def _draw(
     answered: Sequence[AttentionTrace] = (),
     compact: bool = False,
 ) -> None:
+    titles = [side.heading if compact else f"{side.heading} · {side.trace.tokens.text}" for side in sides]
     head_view.draw_traces(
         [side.trace for side in sides],
         layer=sides[0].layer,
         head=sides[0].head,
         token=sides[0].query,
         heads=heads,
-        titles=[_title(side, compact) for side in sides] if heads is None else None,
+        titles=titles if heads is None else None,
         key=key,
         more={
             "strips": not compact,
@@ -94,10 +95,6 @@ def _draw(
             ],
         },
     )
-
-
-def _title(side: PairSide, compact: bool) -> str:
-    return side.heading if compact else f"{side.heading} · {side.trace.tokens.text}"
 
 
 def part(sides: Pair) -> Crop:
@@ -164,7 +161,7 @@ def show_beside(side: PairSide, names: Sequence[str], *, key: str) -> None:
     heatmaps.draw(drawn, key=key, across=2, stacked=True, traces=traces)
 
 
-def is_unchanged(sides: Pair, name: str, *, partners: Partners = SAME) -> bool:
+def is_unchanged(sides: Pair, name: str, *, partners: Partners) -> bool:
     """Whether all visible numbers of a matrix are the same on both sides, apart from rounding."""
     drawn = _matrices(sides, name, partners=partners)
     moved = np.abs(subtract(*drawn, partners=partners).values)
