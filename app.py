@@ -9,7 +9,7 @@ import streamlit as st
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -18,11 +18,13 @@ from mha_core.export import (
     head_view,
     scripts,
 )  # torch loads here, not with the first visitor
-from pages._server import guard, logs, older_links, rooms, runtime
+from mha_core.scene.page import MOVED, LinkParts, compose, moved, parts
+from pages._server import guard, logs, rooms, runtime
 from pages._server.first_paint import FirstPaint
 
 FOREVER = "public, max-age=31536000, immutable"  # changed scripts have a new address
-FOLDER = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
+ROOT = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")
+FOLDER = f"{ROOT}/headscope"
 BASE = f"{FOLDER}/{scripts.digest()}"
 
 
@@ -63,6 +65,12 @@ async def health(_request: Request) -> JSONResponse:
     return JSONResponse(told, 200 if told["ready"] else 503, {"cache-control": "no-store"})
 
 
+def older_link(request: Request) -> RedirectResponse:
+    """Redirects a link to a page that has become a view of another page."""
+    name = request.url.path.rpartition("/")[2]
+    return RedirectResponse(compose(LinkParts(*moved(name, parts(f"?{request.url.query}").values))))
+
+
 def failed(_request: Request, error: Exception) -> PlainTextResponse:
     """The response to an error outside the pages, with the headers that middleware does not add to it."""
     headers = {name.decode(): value.decode() for name, value in guard.headers()}
@@ -79,12 +87,12 @@ async def lifespan(_app: object) -> AsyncIterator[dict]:
 
 
 ROUTES = [
-    *older_links.routes(),
-    Route(f"/{FOLDER}/health", health),
-    Route(f"/{FOLDER}/rooms/{{invitation}}", rooms.version),
-    Route(f"/{BASE}/saved_page.html", saved_page),
-    Route(f"/{BASE}/model_page.html", model_page),
-    Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
+    *(Route(f"{ROOT}/{name}", older_link) for name in MOVED),
+    Route(f"{FOLDER}/health", health),
+    Route(f"{FOLDER}/rooms/{{invitation}}", rooms.version),
+    Route(f"{BASE}/saved_page.html", saved_page),
+    Route(f"{BASE}/model_page.html", model_page),
+    Mount(BASE, Modules(directory=scripts.FOLDER)),
 ]
 runtime.begin()
 app = st.App(

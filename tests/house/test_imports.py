@@ -71,7 +71,7 @@ TABLE = {
     " mha_core.scene.*",
     "pages/frame.py": "streamlit mha_core.scene.link pages._kit pages._kit.* pages._server.*",
     "app.py": "streamlit starlette mha_core mha_core.errors mha_core.resources mha_core.export.*"
-    " mha_core.static.* pages._server.*",
+    " mha_core.scene.page mha_core.static.* pages._server.*",
 }
 TIMES = ("", "late:", "type:")  # what may be imported at one time may also be at a later one
 DOOR = "mha_core/traces/showing.py"  # the one file that imports, inside functions, what imports it
