@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -91,16 +91,16 @@ class Heatmap:
     hidden_text: str | None = None  # why they are hidden, if not by the mask
     framed: tuple[int, int] | None = None  # frames these columns, the second one excluded
     row: int | None = None  # frames this row
-    origin: Origin | None = None  # where the numbers come from, for captions
+    origin: Origin = Origin()  # where the numbers come from, for captions
     # The tokens of the first row and column, if a click on a cell chooses tokens; None for other axes.
     start: tuple[int | None, int | None] | None = None
     # For axes of another text: for each of its tokens, the position that a click chooses.
     partners: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None)
     result: bool = False  # marked with an arrow, as the result of the matrices before it
     span: int = 1  # width in columns of the grid
-    matrix: str | None = None  # the trace's matrix that it shows, if its numbers can be explained
-    first: tuple[int, int] = (0, 0)  # the position of its first cell in that matrix
-    cell: Callable[[int, int], MatrixCell] | None = None  # or, for `matrix`, the trace's cell behind each
+    first: tuple[int, int] = (0, 0)  # the position of its first cell in the trace's matrix
+    # The trace's cell behind a drawn one, by its drawn position plus `first`; None if none is known.
+    cell: Callable[[int, int], MatrixCell] | None = None
     paints: bool = False  # a drag over cells reports them; where a click explains, once the pen is taken
 
     @cached_property
@@ -118,7 +118,7 @@ class Heatmap:
     @property
     def cells(self) -> Cells:
         source = None if self.cell is None else self.cell(0, 0)
-        subject = self.symbol, replace(self.origin or Origin(), spans=()), source
+        subject = self.symbol, replace(self.origin, spans=()), source
         return Cells(subject, self.first, self.frame.shape)
 
     @cached_property
@@ -126,7 +126,7 @@ class Heatmap:
         """Everything but its numbers, for page_matrices.js."""
         frame = self.frame
         numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
-        meta = charts.described(self.name, "", self.origin or Origin())
+        meta = charts.described(self.name, "", self.origin)
         return {
             "name": self.name,
             "symbol": self.symbol,
@@ -149,18 +149,6 @@ class Heatmap:
             "kinds": [POINTED.get(index.name) for index in (frame.index, frame.columns)],
             "saved": {"caption": meta["caption"], "file": meta["file"]},
         }
-
-    @property
-    def explains(self) -> bool:
-        """Whether it is known which cells of the trace its numbers are."""
-        return self.matrix is not None or self.cell is not None
-
-    def at(self, row: int, column: int) -> MatrixCell:
-        """The trace's cell behind a drawn one; `row` and `column` are the drawn position plus `first`."""
-        if self.cell is not None:
-            return self.cell(row, column)
-        assert self.matrix is not None  # else its numbers cannot be explained
-        return MatrixCell(self.matrix, None if self.origin is None else self.origin.head, row, column)
 
 
 def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:
@@ -193,8 +181,8 @@ def to_heatmap(picture: Picture, name: str, *, limit: float, query: int, result:
         origin=picture.origin,
         start=(first_row, first_column if columns_chosen else None) if clickable else None,
         result=result,
-        matrix=picture.name if has_own_numbers else None,
         first=picture.start,
+        cell=partial(MatrixCell, picture.name, picture.origin.head) if has_own_numbers else None,
     )
 
 
@@ -253,7 +241,7 @@ def draw(
         "stacked": stacked,
         "names": names,
         "matrices": [
-            matrix.description | {"explains": matrix.explains and matrix.name in traces}
+            matrix.description | {"explains": matrix.cell is not None and matrix.name in traces}
             for matrix in matrices
         ],
         "explanation": _explanation(st.session_state.get(explained), matrices, traces),
@@ -261,7 +249,7 @@ def draw(
     }
 
     # A session keeps these functions; one that held a trace would also keep all its results in memory.
-    explains = {one.name: one.cells for one in matrices if one.explains and one.name in traces}
+    explains = {one.name: one.cells for one in matrices if one.cell is not None and one.name in traces}
 
     def picked() -> None:
         cell = st.session_state[key].picked
@@ -325,9 +313,9 @@ def _explanation(
     matrix = next(
         (one for one in matrices if one.name == asked.name and one.cells.subject == asked.subject), None
     )
-    if matrix is None or matrix.origin is None or matrix.origin.layer is None:
+    if matrix is None or matrix.cell is None or matrix.origin.layer is None:
         return None
-    name, head, row, column = matrix.at(asked.row, asked.column)
+    name, head, row, column = matrix.cell(asked.row, asked.column)
     where = {"layer": matrix.origin.layer, "row": row, "column": column}
     return cell_path.describe_cell(traces[asked.name], name, symbol=matrix.symbol, head=head, **where) | {
         "id": asked.id

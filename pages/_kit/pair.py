@@ -179,7 +179,7 @@ def subtract(
     return replace(
         after,
         name="difference",
-        matrix=None,
+        cell=None,
         paints=False,
         symbol=t("pair.difference"),
         meaning=t("pair.difference_meaning"),

@@ -64,7 +64,7 @@ def _draw(
             st.markdown(side.empty)
     drawn = subject.of(_drawn, lines=lines, head=subject.head, key=subject.key, scale=state.focus().scale)
     if drawn:
-        traces = {one.name: subject.trace for one in drawn if one.explains}
+        traces = {one.name: subject.trace for one in drawn if one.cell}
         heatmaps.draw(drawn, key=f"one-{lines}s", across=2, stacked=True, traces=traces)
     for side in both:
         partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))

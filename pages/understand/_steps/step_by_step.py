@@ -171,7 +171,7 @@ def _pictures(
         for name, picture in shown.items():
             matrix = heatmaps.to_heatmap(picture, name, limit=limit, query=query)
             if picture.name in ON_THE_PATH:  # a click chooses both tokens; the path explains the number
-                matrix = replace(matrix, matrix=None, start=picture.start)
+                matrix = replace(matrix, cell=None, start=picture.start)
             unique.setdefault(name, matrix)
         count = len(names)
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))

@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, Origin, around, picture
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.focus import token_names
 from mha_core.scene.places import indices
@@ -187,7 +187,7 @@ def _matrices(trace: AttentionTrace, *, hops: Hops, part: Crop, scale: str) -> l
             symbol=t("two_layers.product", one=raised(layer), two=raised(layer + 1)),
             frame=product,
             hidden=None,
-            origin=replace(two.origin or Origin(), layer=None, head=None, note=" · ".join(symbols)),
+            origin=replace(two.origin, layer=None, head=None, note=" · ".join(symbols)),
         ),
     )
     limit = heatmaps.scale_end(scale, float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])))
