@@ -15,7 +15,7 @@ from pages._server import streamlit_parts
 
 
 class NavigationPage(NamedTuple):
-    """A page of the navigation: its file, the files of the pages to read next, and its controls.
+    """A page of the navigation: its file, the names of the pages to read next, and its controls.
 
     `controls` names, for each source, the controls that change something on the page. A source that is not
     named has nothing to show there; a page without any is not about a source. `views` has the controls of
@@ -29,37 +29,33 @@ class NavigationPage(NamedTuple):
     path: str | None = None
     views: Mapping[str, Mapping[str, frozenset[str]]] = {}
 
+    @property
+    def name(self) -> str:
+        return self.file.rpartition("/")[2].removesuffix(".py")
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the navigation lists the page; another one still opens by its address.
+
+        A server for strangers without a model leaves out Real model.
+        """
+        return self.name != "real" or not model_source.hosted() or model_source.offers_models()
+
 
 choose_language()  # before the first text
-LESSONS = "learn/lessons.py"
-REAL = "models/real.py"  # a server for strangers without a model leaves it out of the navigation
 SECTIONS = {
     t("section.see"): (
         NavigationPage(
-            "see/heads.py",
-            t("heads.title"),
-            ("see/token.py", "understand/steps.py"),
-            with_sentence("twin", "ask_model"),
-            "",
+            "see/heads.py", t("heads.title"), ("token", "steps"), with_sentence("twin", "ask_model"), ""
         ),
-        NavigationPage(
-            "see/token.py",
-            t("one.title"),
-            ("understand/steps.py", "learn/train.py"),
-            with_sentence(),
-        ),
-        NavigationPage(
-            "see/compare.py",
-            t("compare.title"),
-            ("understand/what_if.py", "learn/train.py"),
-            with_sentence("against"),
-        ),
+        NavigationPage("see/token.py", t("one.title"), ("steps", "train"), with_sentence()),
+        NavigationPage("see/compare.py", t("compare.title"), ("what_if", "train"), with_sentence("against")),
     ),
     t("section.understand"): (
         NavigationPage(
             "understand/steps.py",
             t("steps.title"),
-            ("understand/what_if.py", "understand/embeddings.py"),
+            ("what_if", "embeddings"),
             with_sentence(),
             views={
                 "decode": with_sentence("ask_model"),
@@ -70,58 +66,48 @@ SECTIONS = {
         NavigationPage(
             "understand/what_if.py",
             t("what_if.title"),
-            ("understand/embeddings.py", "learn/train.py"),
+            ("embeddings", "train"),
             with_sentence("ask_model", sources=("mini", "random", "run", "model")),
             "what-if",
         ),
         NavigationPage(
             "understand/embeddings.py",
             t("words.title"),
-            ("understand/cost.py", "learn/train.py"),
+            ("cost", "train"),
             # Random word vectors depend on these alone: attention comes after them.
             with_sentence(sources=("mini", "run")) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
-        NavigationPage("understand/cost.py", t("cost.title"), ("learn/train.py", REAL)),
+        NavigationPage("understand/cost.py", t("cost.title"), ("train", "real")),
     ),
     t("section.learn"): (
-        NavigationPage("learn/train.py", t("train.title"), ("see/compare.py", LESSONS)),
-        NavigationPage(LESSONS, t("lessons.title"), ("see/heads.py", "learn/cases.py")),
-        NavigationPage("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
+        NavigationPage("learn/train.py", t("train.title"), ("compare", "lessons")),
+        NavigationPage("learn/lessons.py", t("lessons.title"), ("heads", "cases")),
+        NavigationPage("learn/cases.py", t("cases.title"), ("heads", "steps")),
     ),
     t("section.models"): (
         NavigationPage(
-            REAL,
-            t("real.title"),
-            ("see/heads.py", "see/token.py"),
-            with_sentence(sources=("model",)),
-            "model",
+            "models/real.py", t("real.title"), ("heads", "token"), with_sentence(sources=("model",)), "model"
         ),
-        NavigationPage("models/atlas.py", t("atlas.title"), ("see/heads.py", REAL)),
+        NavigationPage("models/atlas.py", t("atlas.title"), ("heads", "real")),
     ),
 }
 
 
 def _controls(page: NavigationPage) -> Mapping[str, frozenset[str]]:
     """The controls of the view that is open."""
-    name = page.file.rpartition("/")[2].removesuffix(".py")
-    return page.views.get(st.query_params.get(f"{name}_view", ""), page.controls)
-
-
-def _is_listed(file: str) -> bool:
-    """Whether the navigation lists the page; a page that is not listed still opens by its address."""
-    return file != REAL or not model_source.hosted() or model_source.offers_models()
+    return page.views.get(st.query_params.get(f"{page.name}_view", ""), page.controls)
 
 
 def _what_next(page: NavigationPage) -> None:
     """Draw one line at the end of a page: what to read next."""
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")
-        for file in filter(_is_listed, page.next):
-            label = t(f"next.{file.rpartition('/')[2].removesuffix('.py')}")
-            st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
+        for name in page.next:
+            if name in listed:
+                st.page_link(links[name], label=t(f"next.{name}"), icon=":material/arrow_forward:")
         if _controls(page) and state.setting("source") not in APP_ONLY:
             st.page_link(
-                by_file[LESSONS],
+                links["lessons"],
                 label=t("editor.question"),
                 icon=":material/quiz:",
                 query_params={"lesson": "make", "scene": "here"},
@@ -137,16 +123,16 @@ def _show(page: NavigationPage) -> None:
     if opened_link:
         opened_link.begin_controls()
     # Lessons have sentences of their own, but one that is made begins with the visitor's.
-    if page.file != LESSONS or st.query_params.get("lesson") == "make":
+    if page.name != "lessons" or st.query_params.get("lesson") == "make":
         controls.begin_with_sentences()
-    if page.file == REAL:
+    if page.name == "real":
         controls.begin_with_package()
     say(refused, line)
     trace = controls.controls(_controls(page), asked)  # not in a global: a session would keep it
     if st.query_params.get(cases.FIELD):
         cases.show()
     components.address()
-    by_file[page.file].run()
+    links[page.name].run()
     if opened_link and (replaced := opened_link.replaced(trace)):
         say({**refused, **replaced}, line)
 
@@ -161,13 +147,13 @@ pages = {
         title=page.title,
         url_path=page.path or None,
         default=page.path == "",
-        visibility="visible" if _is_listed(page.file) else "hidden",
+        visibility="visible" if page.is_listed else "hidden",
     ): page
     for section in SECTIONS.values()
     for page in section
 }
-by_file = {page.file: link for link, page in pages.items()}
-listed = [page for page in pages.values() if _is_listed(page.file)]
+links = {page.name: link for link, page in pages.items()}
+listed = [page.name for page in pages.values() if page.is_listed]
 chosen = st.navigation(list(pages), position="hidden" if embedded else "top", expanded=True)
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
@@ -179,7 +165,11 @@ asked = st.container(key="controls")
 # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
 if not embedded:
     streamlit_parts.sections(
-        {listed.index(section[0]) + 1: name for name, section in SECTIONS.items() if section[0] in listed},
+        {
+            listed.index(first.name) + 1: name
+            for name, (first, *_) in SECTIONS.items()
+            if first.name in listed
+        },
         menu=t("section.menu"),
     )
 components.charts()
