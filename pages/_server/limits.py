@@ -88,19 +88,3 @@ def framing_sites() -> tuple[str, ...] | None:
     """
     named = tuple(os.environ.get(FRAMES, "").split())
     return named or (None if current().hosted else THIS_MACHINE)
-
-
-def table() -> str:
-    """The limits and the bytes of `KEPT` as a Markdown table, one row for each."""
-    rows = [("what", "your own machine", f"`{HOSTED}=1`"), ("---", "---", "---")]
-    for one in fields(Limits):
-        values = (_written(getattr(limits, one.name)) for limits in (OWN, STRANGERS))
-        rows.append((one.metadata["meaning"], *values))
-    rows += ((f"bytes of {name}", _written(own), _written(other)) for name, own, other in KEPT.values())
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def _written(value: float | bool | None) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "no limit" if value is None else f"{value:,.15g}"

@@ -32,7 +32,7 @@ class Quota:
 
     def __init__(self, refusal: Callable[[int], MhaError], most: Most, seconds: float):
         self.refusal, self.most, self.seconds = refusal, most, seconds
-        self._times: dict[str, deque[float]] = {}
+        self.times: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -47,13 +47,8 @@ class Quota:
         with self._lock:
             for who, _ in self._counted():
                 self._recent(who).append(time.monotonic())
-            while len(self._times) > MAX_ADDRESSES:
-                del self._times[next(iter(self._times))]
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._times.clear()
+            while len(self.times) > MAX_ADDRESSES:
+                del self.times[next(iter(self.times))]
 
     def _counted(self) -> tuple[tuple[str, int], ...]:
         visitor = st.session_state.setdefault(VISITOR, token_hex(8))
@@ -62,7 +57,7 @@ class Quota:
         return tuple(zip(everybody, self.most, strict=True))
 
     def _recent(self, who: str) -> deque[float]:
-        times = self._times.setdefault(who, deque())
+        times = self.times.setdefault(who, deque())
         while times and times[0] <= time.monotonic() - self.seconds:
             times.popleft()
         return times

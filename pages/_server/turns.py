@@ -22,12 +22,8 @@ class Turns:
 
     def __init__(self, max_waiting: int):
         self.max_waiting = max_waiting
-        self._queue: deque[object] = deque()
+        self.queue: deque[object] = deque()  # of the tasks that run or wait
         self._changed = threading.Condition()
-
-    def __len__(self) -> int:
-        """The number of tasks that run or wait."""
-        return len(self._queue)
 
     @contextmanager
     def turn(self, show: Callable[[int], None]) -> Iterator[None]:
@@ -38,28 +34,28 @@ class Turns:
         """
         ticket = object()
         with self._changed:
-            if len(self._queue) > self.max_waiting:
+            if len(self.queue) > self.max_waiting:
                 raise MhaError(
                     "{n} long texts or effects are computed or wait for it; at most "
                     "{limit} wait. Come back in a minute, or take a shorter text.",
-                    n=len(self._queue),
+                    n=len(self.queue),
                     limit=self.max_waiting,
                 )
-            self._queue.append(ticket)
+            self.queue.append(ticket)
         try:
             while ahead := self._count_ahead(ticket):
                 show(ahead)
             yield
         finally:
             with self._changed:
-                self._queue.remove(ticket)
+                self.queue.remove(ticket)
                 self._changed.notify_all()
 
     def _count_ahead(self, ticket: object) -> int:
         with self._changed:
-            if self._queue[0] is not ticket:
+            if self.queue[0] is not ticket:
                 self._changed.wait(POLL_SECONDS)
-            return self._queue.index(ticket)
+            return self.queue.index(ticket)
 
 
 heavy_work = Turns(limits.current().heavy_waiting)

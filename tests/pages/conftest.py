@@ -87,7 +87,7 @@ def rooms(monkeypatch, tmp_path):
     monkeypatch.setattr(server_rooms, "_opened", [])
     monkeypatch.setattr(quotas, "address", lambda: "198.51.100.7")  # Streamlit's tester has no visitor
     for quota in (server_rooms.WRONG_CODES, server_rooms.PLACES, server_rooms.OPENED):
-        quota.clear()
+        quota.times.clear()
     with contextlib.closing(server_rooms.rooms()) as opened:
         yield opened
 

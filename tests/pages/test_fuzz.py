@@ -70,7 +70,7 @@ def test_whatever_is_sent_the_class_goes_on_and_no_answer_changes(rooms, click, 
     failures: list[BaseException] = []
     monkeypatch.setattr(logs, "failure", lambda error: failures.append(error) or "0")
     for quota in (of_server.WRONG_CODES, of_server.PLACES):
-        quota.clear()
+        quota.times.clear()
     room = rooms.open(Lesson.read(FILE, "nine"))
     opened = rooms.desk(*room)
 

@@ -223,7 +223,7 @@ def test_effects_of_a_models_heads_wait_for_their_turn(on_model, monkeypatch):
     seen, effects = [], changed_answers.effects
 
     def in_turn(*given, **more):
-        seen.append(len(turns.heavy_work))
+        seen.append(len(turns.heavy_work.queue))
         return effects(*given, **more)
 
     monkeypatch.setattr(changed_answers, "effects", in_turn)

@@ -84,9 +84,9 @@ def test_a_waiting_visitor_sees_the_place_and_then_the_result(other, monkeypatch
     monkeypatch.setattr(place, "info", info)
     monkeypatch.setattr(turns.st, "empty", lambda: place)
     other.enter_context(queue.turn(print))
-    assert turns.in_turn(lambda: len(queue)) == 1
+    assert turns.in_turn(lambda: len(queue.queue)) == 1
     assert set(seen) == {english("long.waiting", count=1)}
-    assert len(queue) == 0
+    assert not queue.queue
 
 
 def test_a_long_text_waits_for_its_turn_unless_cached(opened, other, monkeypatch):
