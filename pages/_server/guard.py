@@ -146,17 +146,12 @@ class FirstVisit:
 
 def full_page(scope: Scope) -> bytes:
     """The page shown to a visitor while as many pages are open as the server can serve."""
-    set_language(_language(scope))
-    text, code = t("server.full_text", seconds=RETRY), t("language.code")
-    return FULL.format(code=code, seconds=RETRY, title=t("server.full"), text=text).encode()
-
-
-def _language(scope: Scope) -> str:
-    """The language of the link, else the one chosen earlier in this browser, else the browser's own."""
     request = HTTPConnection(scope)
     link, cookie = request.query_params.get(LANG), request.cookies.get(COOKIE)
     preferred = request.headers.get("accept-language", "").split(",")  # browsers name the best first
-    return first_known([link, cookie, *map(str.strip, preferred)])
+    set_language(first_known([link, cookie, *map(str.strip, preferred)]))
+    text, code = t("server.full_text", seconds=RETRY), t("language.code")
+    return FULL.format(code=code, seconds=RETRY, title=t("server.full"), text=text).encode()
 
 
 async def _answer(status: int, text: bytes, kind: str, send: Send, *more: tuple[bytes, bytes]) -> None:

@@ -25,7 +25,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -35,16 +35,11 @@ class JsonLines(logging.Formatter):
             line["event"] = record.msg
         line |= getattr(record, "facts", {})
         if record.exc_info and record.exc_info[1] is not None:
-            line |= _places(record.exc_info[1])
+            error = record.exc_info[1]
+            frames = traceback.extract_tb(error.__traceback__)
+            line["error"] = type(error).__name__
+            line["places"] = [f"{_relative(one.filename)}:{one.lineno} {one.name}" for one in frames]
         return json.dumps(line, ensure_ascii=True)
-
-
-def _places(error: BaseException) -> dict:
-    frames = traceback.extract_tb(error.__traceback__)
-    return {
-        "error": type(error).__name__,
-        "places": [f"{_relative(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames],
-    }
 
 
 def _relative(file: str) -> str:
