@@ -16,7 +16,7 @@ from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.cache import Cache, size
 from mha_core.errors import listed
-from mha_core.scene.link import SETTINGS
+from mha_core.scene.link import SETTINGS, WITH_CLS
 from mha_core.scene.scene import Scene
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
@@ -32,7 +32,6 @@ from pages._server.turns import HEAVY_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
-MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # the small models read no more on any server
 MIN_TRACE_BYTES = 1_000_000  # the least that a trace counts as: it is more than its tensors
 MAX_SMALL_TEXT = 64  # tokens; results of longer texts are not kept
 
@@ -53,7 +52,8 @@ caches: dict[str, Cache[Any]] = {  # what all visitors share, by the names of `l
 
 def max_tokens(source: str) -> int:
     """The largest number of tokens that a source reads."""
-    return min(MAX_TOKENS.get(source, limits.current().tokens), limits.current().tokens)
+    most = limits.current().tokens
+    return min(most, MAX_WORDS) if source in WITH_CLS else most  # the small models read no more anywhere
 
 
 def trace(

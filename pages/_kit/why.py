@@ -55,8 +55,7 @@ def show(scene: Scene, trace: AttentionTrace, *, layer: int, head: int, query: i
     try:
         with st.spinner(t("why.computing")):
             whole, number = _in_whole(scene, trace, layer)
-            place = {"layer": number, "head": head, "query": query, "key": key}
-            why = by_model(scene, whole, attribution, **place)
+            why = by_model(scene, whole, attribution, layer=number, head=head, query=query, key=key)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -194,11 +193,10 @@ def show_ledger(scene: Scene, trace: AttentionTrace, *, token: int) -> None:
                 ("ledger_other", t("ledger.other"), t("ledger.none")),
             )
         )
-    asked = {"token": token, "word": word or None, "other": other or None}
     try:
         with st.spinner(t("why.computing")):
             whole, _ = _in_whole(scene, trace, 0)
-            found = by_model(scene, whole, ledger, **asked)
+            found = by_model(scene, whole, ledger, token=token, word=word or None, other=other or None)
     except MhaError as refusal:
         st.info(literal(said(refusal)), icon=":material/block:")
         return
@@ -218,10 +216,14 @@ def _draw_ledger(scene: Scene, shown: AttentionTrace, trace: AttentionTrace, fou
     layer, head, token = indices(shown, scene.focus)
     here = _in_whole(scene, shown, layer)[1], head
     is_marked = picked is not None and (picked.kind != "head" or (picked.layer, picked.head) == here)
+    words = None
+    if picked and picked.kind != "head":
+        with st.spinner(t("why.computing")):
+            words = by_model(scene, trace, _ends, writer=picked, token=found.token)
     drawn = found.drawing(_names(trace, found.writers)) | {
         "texts": views.ledger_texts(language()),
         "chosen": asked - 1 if asked and is_marked else None,
-        "words": _words(scene, trace, found, picked) if picked and picked.kind != "head" else None,
+        "words": words,
     }
 
     def pick() -> None:
@@ -259,13 +261,8 @@ def _place(trace: AttentionTrace, writer: Writer) -> dict[str, Any]:
     return {"layer": _number(trace, writer.layer), "head": (writer.head or 0) + 1, **kind}
 
 
-def _words(scene: Scene, trace: AttentionTrace, found: Ledger, writer: Writer) -> Words:
-    """The words that a part other than a head raises and lowers most."""
-    with st.spinner(t("why.computing")):
-        return by_model(scene, trace, _ends, writer=writer, token=found.token)
-
-
 def _ends(trace: AttentionTrace, *, source: Any, writer: Writer, token: int) -> Words:
+    """The words that a part raises and lowers most."""
     frame = written(trace, writer, source=source, token=token)
     ends = {"raised": frame[frame.share > 0], "lowered": frame[frame.share < 0][::-1]}
     return {name: list(zip(some.word, some.share, strict=True))[:MAX_WORDS] for name, some in ends.items()}
