@@ -50,7 +50,7 @@ def draw(
         "texts": texts(language()),
     }
     _path(key=name, data=data, height=HEIGHT if opens else 1)
-    components.send(name, blob, key=f"{name}_blob")
+    components.send(name, blob)
 
 
 @cache

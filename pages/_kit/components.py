@@ -85,14 +85,14 @@ _share = component("share", "streamlit/share.js", "page/share.css")
 _whole = component("whole", "streamlit/embedded.js", "streamlit/embedded.css")
 
 
-def send(name: str, data: bytes, *, key: str) -> None:
+def send(name: str, data: bytes) -> None:
     """Send bytes to the scripts of the page, and again only when they change; shows nothing.
 
     The scripts find them by name and `digest` (blobs.js). Call it after the component that shows them: while
     it loads, even a component that shows nothing takes up some height.
     """
     header = {"name": name, "digest": digest(data)}
-    _bytes(key=key, data=json.dumps(header).encode() + b"\n" + data)
+    _bytes(key=f"{name}_blob", data=json.dumps(header).encode() + b"\n" + data)
 
 
 def digest(data: bytes) -> str:

@@ -164,5 +164,5 @@ def _mount(
         on_changed_change=change,
         on_explained_change=explain,
     )
-    components.send(key, blob, key=f"{key}_blob")
+    components.send(key, blob)
     return digest

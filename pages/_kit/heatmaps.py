@@ -275,7 +275,7 @@ def draw(
         on_picked_change=picked,
         on_painted_change=paint,
     )
-    components.send(key, blob, key=f"{key}_blob")
+    components.send(key, blob)
 
 
 def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, column: int) -> Asked | None:

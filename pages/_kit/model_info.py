@@ -65,8 +65,7 @@ def layer(trace: AttentionTrace, number: int) -> None:
 
 def notes(trace: AttentionTrace) -> list[str]:
     """For each layer, what it reads and what its output is used for, without markup."""
-    numbers = range(len(trace.layers))
-    return [paragraph([of_layer(trace, at), collapsed(trace, at)]) for at in numbers]
+    return [paragraph([of_layer(trace, at), collapsed(trace, at)]) for at in range(len(trace.layers))]
 
 
 def of_layer(trace: AttentionTrace, layer: int) -> str:
@@ -170,9 +169,8 @@ def exact(trace: AttentionTrace) -> None:
     if source.route == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    difference, explanation = literal(number(source.difference)), t("real.exact_help")
-    if source.route == "watch":
-        explanation = t("real.watched_help")
+    difference = literal(number(source.difference))
+    explanation = t("real.watched_help") if source.route == "watch" else t("real.exact_help")
     if source.difference > EXACT:  # half precision rounds in another order
         st.badge(t("real.close", difference=difference), color="blue", help=explanation)
         return

@@ -155,9 +155,9 @@ def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, s
     with st.container(gap=None):  # the bytes show nothing
         data = {"digest": components.digest(facts), "weights": weights} | scene
         _overview(key="overview", data=data, on_picked_change=_picked)
-        components.send("overview", facts, key="overview_blob")
+        components.send("overview", facts)
         if small is not None:
-            components.send(SMALL, small, key=SMALL)
+            components.send(SMALL, small)
 
 
 def _picked() -> None:

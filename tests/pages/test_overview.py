@@ -60,7 +60,7 @@ def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered
     name, digest, _ = sent(app, "head_view_blob")
     assert chosen(app)["weights"] == [name, digest]
     with pytest.raises(KeyError):
-        app.get_by_key(kit.SMALL)
+        app.get_by_key(f"{kit.SMALL}_blob")
     assert [*measures] == [*MEASURES, "role"]
     expected = of(mask="causal")[1].table[list(MEASURES)]
     np.testing.assert_allclose(measures[list(MEASURES)], expected, rtol=1e-5)
@@ -75,7 +75,7 @@ def test_the_component_gets_every_head_from_the_numbers_of_the_head_view(layered
 def test_for_a_long_text_thumbnails_are_sent_in_the_same_form(layered, javascript):
     text = " ".join(f"w{n}" for n in range(301))
     app = layered(mask="causal", text=text)
-    name, digest, blob = sent(app, kit.SMALL)
+    name, digest, blob = sent(app, f"{kit.SMALL}_blob")
     assert chosen(app)["weights"] == [name, digest]
     code = """const side = Array.from({ length: 32 }, (_, at) => at);
       return [...openPayload(file("blob"))[0].layers.values()].map((layer) => layer.heads.map((head) =>
