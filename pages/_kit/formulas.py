@@ -123,14 +123,8 @@ def _parts(formula: str, shapes: Mapping[str, tuple], steps: Collection[str]) ->
     return parts
 
 
-def code(spec: AttentionSpec | LatentSpec) -> None:
-    """The fold with the PyTorch module for these sizes."""
-    if opened := views.fold(t("code.title"), key="module"):
-        opened.code(written(spec), language=None)
-
-
 def written(spec: AttentionSpec | LatentSpec, biases: str = "") -> str:
-    """The code, with comments in the reader's language."""
+    """The PyTorch module for these sizes, with comments in the reader's language."""
     rank = spec.kv_rank if isinstance(spec, LatentSpec) else 0
     shared = 0 if isinstance(spec, LatentSpec) else spec.n_kv_heads
     about = t(f"code.{kind(spec)}", h=spec.n_heads, n_kv=shared, rank=rank)
