@@ -13,7 +13,7 @@ from mha_core.traces.source import DECODER, Source, TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HAN, lexicon
-from pages._kit import choice, compute, model_source
+from pages._kit import choice, compute, model_source, uploads
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
 from pages._kit.state import go, setting
@@ -22,6 +22,7 @@ from pages._kit.text import PAGES, bold, in_bytes, isolated, joined, literal, pa
 WHOLE = "whole_"  # before a field's name: the long text of which a part is the sentence now
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 OWN_SOURCES = ("mini", "random")  # which are always there
+# Writes a file to open.
 EXAMPLE = """import mha_core as mha
 
 with mha.record(tokens=["the", "old", "cat"]) as rec:
@@ -67,7 +68,17 @@ def misfit(error: MhaError, prefix: str, fixes: Iterable[Mapping[str, int]]) -> 
 
 
 def no_trace(error: MhaError, scene: Scene) -> None:
-    """Say why a sentence has no trace, or ask for one with words; in place of a model, offer others."""
+    """Ask for what a trace needs and is not there: a file, a model or words; otherwise show the error.
+
+    In place of a model that does not read the text, others are offered.
+    """
+    if scene.source == "file" and uploads.trace(scene) is None:
+        st.info(t("file.empty"), icon=":material/upload_file:")
+        st.code(EXAMPLE, language=None)
+        return
+    if scene.source == "model" and not model_source.ready(scene):
+        no_model(scene)
+        return
     try:
         words(scene.text, limit=len(scene.text))
     except MhaError:
@@ -252,12 +263,6 @@ def _ask_to_download(scene: Scene) -> None:
         args=(model_source.key_of(scene),),
     )
     _offer_own_sources()
-
-
-def no_file() -> None:
-    """Ask for a file, with the code that writes one."""
-    st.info(t("file.empty"), icon=":material/upload_file:")
-    st.code(EXAMPLE, language=None)
 
 
 def unknown_words(found: Nearest, asked: Scene, field: str, *, vectors: bool) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
-from pages._kit import compute, model_source, refusals, state, uploads
+from pages._kit import compute, refusals, state
 from pages._kit.text import literal, said, t
 
 
@@ -21,27 +21,15 @@ def scene_and_trace(
     vectors, which unknown words do not have.
     """
     asked = asked or state.current()
-    if asked.source == "file" and uploads.trace(asked) is None:
-        _name(heading)
-        refusals.no_file()
-        st.stop()
-    if asked.source == "model" and not model_source.ready(asked):
-        _name(heading)
-        refusals.no_model(asked)
-        st.stop()
     try:
         found = compute.nearest(asked)
     except MhaError as error:
-        _name(heading)
+        if heading:
+            st.title(heading, anchor=False)
         refusals.no_trace(error, asked)
         st.stop()
     _note(found, asked, "text", vectors=vectors)
     return found.scene, found.trace
-
-
-def _name(heading: str) -> None:
-    if heading:
-        st.title(heading, anchor=False)
 
 
 def _note(found: compute.Nearest, asked: Scene, field: str, *, vectors: bool = False) -> None:
