@@ -67,11 +67,20 @@ def trace(
     if scene.source == "file":
         saved = uploads.trace(scene)
         if saved is None:
-            raise mha.MhaError(uploads.NOTHING)
-        return _with_layers(saved)
+            raise mha.MhaError("No saved trace is open; open one above.")
+        return saved
     if scene.source == "model":
         traces = model_source.read(scene, scene.text if text is None else text, edits)
-        return _with_layers(traces.with_kind(scene.kind))
+        of_kind = traces.with_kind(scene.kind)
+        if not of_kind.layers:
+            rules = listed(dict.fromkeys(mixer.rule for mixer in of_kind.mixers), "comma")
+            raise mha.MhaError(
+                "No layer of this model has attention weights ({rules}). The page Real model shows the "
+                "matrices by which they mix the words.",
+                rules=rules,
+                fixes=({"source": "mini"},),
+            )
+        return of_kind
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     settings |= {"edits": [edit.to_json() for edit in edits]} if edits else {}
     # One canonical string is the key: separate arguments can collide in the cache's hash.
@@ -148,19 +157,6 @@ def cache_key(scene: Scene) -> str:
     """The scene's settings as a string, with the state of the files of a model in a folder."""
     entry = model_source.loaded_model(scene) if scene.source == "model" else None
     return json.dumps([scene.settings(), entry and entry.fingerprint], sort_keys=True, default=str)
-
-
-def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
-    """The trace itself. Raises `MhaError` for one of a model without softmax attention."""
-    if not trace.layers:
-        rules = listed(dict.fromkeys(mixer.rule for mixer in trace.mixers), "comma")
-        raise mha.MhaError(
-            "No layer of this model has attention weights ({rules}). The page Real model shows the matrices "
-            "by which they mix the words.",
-            rules=rules,
-            fixes=({"source": "mini"},),
-        )
-    return trace
 
 
 def is_large(scene: Scene, text: str) -> bool:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, load, resources
-from mha_core.errors import Phrase
 from mha_core.scene.scene import Scene
 from mha_core.traces.answers import Answer
 from mha_core.traces.source import FileSource, Source
@@ -21,7 +20,6 @@ from pages._server import limits
 OPENED = resources.OPENED  # environment variable: the file of `headscope open`
 MAX_FIELD = 100  # characters in a field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
-NOTHING = Phrase("No saved trace is open; open one above.")
 
 
 class OpenedFile(NamedTuple):
