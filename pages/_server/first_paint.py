@@ -36,18 +36,19 @@ class FirstPaint:
 
         async def send_page(message: Message) -> None:
             nonlocal start
-            if is_page(message):
-                start = message
-            elif start is None:
-                await send(message)
-            else:
-                parts.append(message.get("body", b""))
-                if not message.get("more_body"):
-                    await send_whole(start, b"".join(parts))
-
-        async def send_whole(start: Message, body: bytes) -> None:
+            if start is None:
+                headers = {name.lower(): value for name, value in message.get("headers", ())}
+                is_html = headers.get(b"content-type", b"").startswith(b"text/html")
+                if is_html and not scope["path"].endswith(".html"):  # those are our own files
+                    start = message
+                else:
+                    await send(message)
+                return
+            parts.append(message.get("body", b""))
+            if message.get("more_body"):
+                return
             headers = {name.lower(): value for name, value in start["headers"]}
-            if body:
+            if body := b"".join(parts):
                 packed = headers.get(b"content-encoding") == b"gzip"
                 body = _with_ours(body, packed, _is_embedded(scope["query_string"]))
                 headers[b"content-length"] = b"%d" % len(body)
@@ -55,11 +56,6 @@ class FirstPaint:
                 headers.pop(name, None)
             await send({**start, "headers": [*headers.items(), self.link]})
             await send({"type": "http.response.body", "body": body})
-
-        def is_page(message: Message) -> bool:
-            headers = {name.lower(): value for name, value in message.get("headers", ())}
-            html = headers.get(b"content-type", b"").startswith(b"text/html")
-            return html and not scope["path"].endswith(".html")  # those are our own files
 
         await self.app(scope, receive, send_page)
 

@@ -52,8 +52,7 @@ class Quota:
 
     def _counted(self) -> tuple[tuple[str, int], ...]:
         visitor = st.session_state.setdefault(VISITOR, token_hex(8))
-        visitor, server = f"visitor {visitor}", "server"
-        everybody = visitor, f"address {address()}", server
+        everybody = f"visitor {visitor}", f"address {address()}", "server"
         return tuple(zip(everybody, self.most, strict=True))
 
     def _recent(self, who: str) -> deque[float]:
