@@ -110,6 +110,7 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
     table = pd.DataFrame(few.terms, pd.Index(_names(trace, few.query_writers), name="query_writer"), columns)
     drawn = heatmaps.Heatmap("why", t("why.symbol"), t("why.meaning"), table, "signed")
     heatmaps.draw([drawn], key="why-terms", stacked=True, tall=ROW * len(table) + EDGE)
+    order = np.argsort(-np.abs(why.terms), axis=None, kind="stable")[:MAX_TERMS]
     lines = [
         t(
             "why.term",
@@ -117,7 +118,7 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
             other=_at(trace, why.key_writers[column], key),
             term=signed(why.terms[row, column], "+z.2f"),
         )
-        for row, column in _largest(why.terms)
+        for row, column in zip(*np.unravel_index(order, why.terms.shape), strict=True)
     ]
     st.markdown("\n".join(f"1. {line}" for line in lines))
     st.caption(paragraph(_notes(trace, why)))
@@ -132,11 +133,6 @@ def _at(trace: AttentionTrace, writer: Writer, token: str) -> str:
     """The contribution of a writer to a token, in words."""
     how = "of" if writer.kind in ("word", "position") else "at"
     return t(f"why.{how}", writer=literal(_name(trace, writer)), token=token)
-
-
-def _largest(terms: np.ndarray) -> Sequence[tuple[int, int]]:
-    order = np.argsort(-np.abs(terms).ravel(), kind="stable")[:MAX_TERMS]
-    return [divmod(int(at), terms.shape[1]) for at in order]
 
 
 def _names(trace: AttentionTrace, writers: Sequence[Writer]) -> list[str]:
