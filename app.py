@@ -14,10 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.errors import MhaError
-from mha_core.export import (
-    head_view,
-    scripts,
-)  # torch loads here, not with the first visitor
+from mha_core.export import head_view, scripts  # torch loads here, not with the first visitor
 from mha_core.scene.page import MOVED, LinkParts, compose, moved, parts
 from pages._server import guard, logs, rooms, runtime
 from pages._server.first_paint import FirstPaint

@@ -132,14 +132,14 @@ def show_head(
             Strip("token", t("control.token"), queries, query, t("two.looks")),
             Strip("key_token", t("control.key_token"), keys, key, t("two.looked_at"), **shading),
         ]
-    show(rows(trace, layer, head), strips, sticky=sticky)
+    show(rows([one.n_heads for one in trace.layers], layer, head), strips, sticky=sticky)
 
 
-def rows(trace: AttentionTrace, layer: int, head: int) -> list[NumberRow]:
-    """The layers of a trace, and the heads of the layer."""
+def rows(n_heads: Sequence[int], layer: int, head: int) -> list[NumberRow]:
+    """The layers, and the heads of the chosen one; `n_heads` are those of each layer."""
     return [
-        NumberRow("layer", t("control.layer"), len(trace.layers), layer),
-        NumberRow("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True),
+        NumberRow("layer", t("control.layer"), len(n_heads), layer),
+        NumberRow("head", t("control.head"), n_heads[layer], head, heads=True),
     ]
 
 

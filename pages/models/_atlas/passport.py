@@ -11,7 +11,6 @@ from mha_core.atlases.query import Atlas
 from mha_core.figures.packed import Packed
 from mha_core.figures.strips import strips
 from pages._kit import charts, chooser, compute
-from pages._kit.chooser import NumberRow
 from pages._kit.head_labels import in_words, measure_name
 from pages._kit.text import joined, literal, paragraph, t
 from pages.models._atlas.subject import Subject, has_links
@@ -25,13 +24,7 @@ def show(subject: Subject) -> None:
     """The choice of the head, and in sentences what stands out in it."""
     heads = subject.atlas.manifest["heads"]
     st.header(subject.name, anchor=False)
-    chooser.show(
-        [
-            NumberRow("layer", t("control.layer"), len(heads), subject.layer),
-            NumberRow("head", t("control.head"), heads[subject.layer], subject.head, heads=True),
-        ],
-        [],
-    )
+    chooser.show(chooser.rows(heads, subject.layer, subject.head), [])
     if not subject.claims:
         with st.container(key="atlas_claim"):
             st.markdown(t("atlas.none"))

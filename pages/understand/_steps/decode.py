@@ -68,7 +68,7 @@ def page() -> None:
     st.caption(t("decode.intro"))
     _step(before, at, changed.words)
     _says(after, found, changed)
-    chooser.show(chooser.rows(before, layer, head), [])
+    chooser.show(chooser.rows([one.n_heads for one in before.layers], layer, head), [])
     rows, matrix, costs = st.columns([9, 7, 6], gap="medium")
     shown = after.layers[layer]
     with rows:
