@@ -97,10 +97,9 @@ def _draw(
     )
 
 
-def part(sides: Pair) -> Crop:
-    """The tokens that are drawn: in a long text those around the first side's token."""
-    first = sides[0]
-    return around(first.trace, first.query, layer=first.layer, head=first.head)
+def part(side: PairSide) -> Crop:
+    """The tokens of a side that are drawn: in a long text those around its token."""
+    return around(side.trace, side.query, layer=side.layer, head=side.head)
 
 
 def show_matrices(
@@ -140,15 +139,14 @@ def _matrices(sides: Pair, name: str, *, partners: Partners) -> list[heatmaps.He
             layer=side.layer,
             head=side.head,
             query=side.query,
-            part=part([side]),
+            part=part(side),
             scale=state.focus().scale,
         )
         for side_name, side in zip(NAMES, sides, strict=False)
     ]
     end = max(side.end for side in drawn)
     drawn = [replace(side, limit=end) for side in drawn]
-    if partners is not SAME:
-        drawn[-1] = replace(drawn[-1], partners=(partners.queries, partners.keys))
+    drawn[-1] = replace(drawn[-1], partners=(partners.queries, partners.keys))
     return drawn
 
 

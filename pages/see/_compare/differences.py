@@ -27,7 +27,7 @@ def of_weights(sides: pair.Pair) -> None:
     first, second = (side.trace.layers[side.layer] for side in sides)
     if is_same_text(first, second):
         pair.show_matrices(sides, ("weights",), key="compare", difference=True)
-        rows = pair.part(sides).queries
+        rows = pair.part(sides[0]).queries
         tables = [side.trace.frame("weights", layer=side.layer, head=side.head, rows=rows) for side in sides]
         _divergence(divergence(*tables), sides[0].query - (rows.start if rows else 0))
         return
