@@ -57,19 +57,16 @@ def receive(sent: Mapping | None) -> None:
     The browser counts what it sends, since later messages repeat older ones.
     """
     if sent and sent["count"] > st.session_state.get("focus_count", 0):
-        _take(sent["link"], Focus.of_link(sent["link"]))
+        st.session_state["focus_received"] = Focus().link() | strings(sent["link"])
+        st.session_state["focus"] = Focus.of_link(sent["link"])
         st.session_state["focus_count"] = sent["count"]
 
 
 def _take_link(opened: OpenedLink) -> None:
     st.session_state["weights_are_others"] = any(one.name == WEIGHTS for one in opened.result.refused)
     st.session_state["token_is_named"] = True
-    _take(opened.values, opened.result.scene.focus)
-
-
-def _take(link: Mapping[str, object], now: Focus) -> None:
-    st.session_state["focus_received"] = Focus().link() | strings(link)
-    st.session_state["focus"] = now
+    st.session_state["focus_received"] = Focus().link() | strings(opened.values)
+    st.session_state["focus"] = opened.result.scene.focus
 
 
 def focus() -> Focus:
