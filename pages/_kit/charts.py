@@ -52,7 +52,12 @@ def draw(
 
 def described(key: str, title: str, origin: Origin) -> dict[str, object]:
     """Title, caption lines and file name of a saved figure, for its `layout.meta`."""
-    return {"title": title, "caption": caption(origin), "file": file_name(*_name_parts(key, origin))}
+    indices = {"layer": origin.layer, "head": origin.head}
+    parts = [part for name, at in indices.items() if at is not None for part in (name, at + 1)]
+    parts += ["edited"] if origin.source and origin.source.edits else []
+    parts += [f"{span.axis}-{span.start + 1}-{span.stop}" for span in origin.spans]
+    parts += [origin.text[:40]] if origin.text else []
+    return {"title": title, "caption": caption(origin), "file": file_name(key, *parts)}
 
 
 def caption(origin: Origin) -> list[str]:
@@ -113,15 +118,6 @@ def changes(source: Source) -> str:
     if len(edits) <= MAX_TEXT:
         return t("save.edited", changes=edits)
     return t("save.edited_much", changes=edits[:MAX_TEXT], count=len(source.edits))
-
-
-def _name_parts(key: str, origin: Origin) -> list:
-    """The parts of a file name: the figure, its layer and head, the tokens, the start of the sentence."""
-    indices = {"layer": origin.layer, "head": origin.head}
-    parts = [part for name, at in indices.items() if at is not None for part in (name, at + 1)]
-    parts += ["edited"] if origin.source and origin.source.edits else []
-    parts += [f"{span.axis}-{span.start + 1}-{span.stop}" for span in origin.spans]
-    return [key.removeprefix("matrix-"), *parts, *([origin.text[:40]] if origin.text else [])]
 
 
 def file_name(*parts: object) -> str:
