@@ -232,11 +232,11 @@ def test_shared_keys_windows_and_half_precision_are_measured(tmp_path):
     assert atlas.manifest["heads"] == [layer.n_heads for layer in trace.layers]
 
 
-def test_an_encoder_with_a_decoder_is_refused_by_its_kinds(tmp_path, refused):
-    model, tokenizer = tiny.module("t5"), tiny.fast("sentence_piece")
+def test_layers_of_two_kinds_are_refused_by_their_kinds(tmp_path, refused):
+    model = tiny.module("t5", num_layers=0, num_decoder_layers=1)
+    tokenizer = tiny.fast("sentence_piece")
     error = refused(mha.atlas, TEXTS, source=model, tokenizer=tokenizer, out=tmp_path / "a")
-    assert "encoder" in str(error)
-    assert "decoder" in str(error)
+    assert "kinds decoder and cross" in str(error)
     assert not list((tmp_path / "a").iterdir())
 
 

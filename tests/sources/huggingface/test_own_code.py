@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import pad
 
 import mha_core as mha
 from mha_core.capture.collector import watch
@@ -82,6 +83,16 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
     assert model.route.missing == layer.about.missing
     assert trace.source.route == "weights"
     assert huggingface.adopt(flipped(1)).route.name == "weights"  # a part would look like the whole
+
+
+def test_returned_weights_are_not_cut_to_the_text_where_a_token_looks_beyond_it(refused):
+    module = flipped(0, 1)
+    for block in module.transformer.h:
+        block.self_attention.register_forward_hook(
+            lambda _, __, out: (out[0], pad(out[1] / 2, (0, 1, 0, 1), value=0.1))
+        )
+    model = huggingface.model_of(module, tokenizer=tiny.tokenizer(module))
+    assert "its weights are not those of token to token" in str(refused(huggingface.follow, model, TEXT))
 
 
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
