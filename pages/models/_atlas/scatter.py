@@ -29,11 +29,18 @@ def choose(subject: Subject) -> tuple[str, str]:
 
 def show(subject: Subject, axes: tuple[str, str]) -> None:
     """The figure, and the same as a table."""
+    drawn = st.session_state[SHOWN]
+    heads: tuple[tuple[int, int], ...] | None = None  # all
+    if drawn == CLAIMED:
+        heads = tuple(subject.every_claim)
+    elif drawn != ALL:
+        layer = int(drawn) - 1
+        heads = tuple((layer, head) for head in range(subject.atlas.manifest["heads"][layer]))
     figure, table = compute.once(
         subject.atlas,
         _drawn,
         axes=axes,
-        heads=_kept(subject, st.session_state[SHOWN]),
+        heads=heads,
         chosen=(subject.layer, subject.head),
     )
     title = t("atlas.map_title", x=measure_name(axes[0]), y=measure_name(axes[1]))
@@ -65,16 +72,6 @@ def _axis(atlas: Atlas, field: str, usual: tuple[str, ...]) -> str:
 
 def _shown(name: str) -> str:
     return t(f"atlas.show_{name}") if name in (ALL, CLAIMED) else t("atlas.show_layer", layer=name)
-
-
-def _kept(subject: Subject, drawn: str) -> tuple[tuple[int, int], ...] | None:
-    """The heads that are drawn; None for all."""
-    if drawn == ALL:
-        return None
-    if drawn == CLAIMED:
-        return tuple(subject.every_claim)
-    layer = int(drawn) - 1
-    return tuple((layer, head) for head in range(subject.atlas.manifest["heads"][layer]))
 
 
 def _drawn(

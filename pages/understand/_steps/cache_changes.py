@@ -36,9 +36,9 @@ def _rows(change: Evict | Exchange) -> list[int]:
     return list(keys)  # type: ignore[arg-type]
 
 
-def choose(scene: Scene, trace: AttentionTrace, chosen: Sequence[Change], *, at: int) -> None:
+def choose(scene: Scene, trace: AttentionTrace, *, at: int) -> None:
     """The controls: what is kept by rule, a row to drop, two rows to exchange, and what acts already."""
-    every = changes.read(scene.edits)[0]
+    every, chosen = changes.read(scene.edits)[0], acting(scene, trace)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _keep(every, next((one for one in chosen if isinstance(one, Mask)), None))
         for name, fields in BY_HAND.items():

@@ -55,7 +55,7 @@ def page() -> None:
         return
     layer, head, _ = indices(before, scene.focus)
     at = _row(before)
-    chosen = acting = cache_changes.acting(scene, before)
+    acting = cache_changes.acting(scene, before)
     try:
         after = compute.trace(scene, edits=acting) if acting else before
     except MhaError as error:  # a model with attention of its own code takes no edits
@@ -82,7 +82,7 @@ def page() -> None:
     with costs:
         _bytes(after, layer, at)
     st.header(t("decode.touch"), divider="gray")
-    cache_changes.choose(scene, before, chosen, at=at)
+    cache_changes.choose(scene, before, at=at)
     model_info.about(before)
 
 

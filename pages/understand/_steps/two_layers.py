@@ -83,12 +83,12 @@ def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
     """The two heads that most lead to the model's answer for the token, or back to the token without one."""
     answer = trace.answers[query] if trace.answers else None
     word = answer[0][0] if answer else NOTHING
-    positions = [
+    found = (
         at
         for at, piece in enumerate(trace.tokens.pieces)
         if word != NOTHING and word in (piece, normalized(piece)) and at != query
-    ]
-    return best_hops(trace, query, positions[0] if positions else query, layer=layer)
+    )
+    return best_hops(trace, query, next(found, query), layer=layer)
 
 
 def _row(trace: AttentionTrace, *, hops: Hops) -> np.ndarray:
