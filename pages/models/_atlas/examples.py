@@ -38,19 +38,12 @@ class Example(NamedTuple):
 def show(subject: Subject) -> None:
     """The choice of a measure, a decile and a text; the text in the head view; links to it."""
     st.subheader(t("atlas.texts_title"), anchor=False)
-    usual = subject.claims[0].measure if subject.claims else subject.atlas.measures[0]
+    measures = subject.atlas.measures
+    usual = subject.claims[0].measure if subject.claims else measures[0]
     _begin(subject, usual)
     names = [str(decile) for decile in range(DECILES, 0, -1)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        choice.draw(
-            st.selectbox,
-            t("atlas.measure"),
-            MEASURE,
-            subject.atlas.measures,
-            usual,
-            words=measure_name,
-            width=210,
-        )
+        choice.draw(st.selectbox, t("atlas.measure"), MEASURE, measures, usual, words=measure_name, width=210)
         choice.draw(st.selectbox, t("atlas.decile"), DECILE, names, names[0], words=str, width=170)
     measure = st.session_state[MEASURE]
     about = "role" if measure in ROLES else "position" if measure in POSITIONS else measure

@@ -137,7 +137,8 @@ def heads(after: AttentionTrace, chosen: Sequence[Change], *, query: int) -> Non
     off = np.isnan(written)
     for edit in chosen:
         if isinstance(edit, Output):
-            off[_places(edit.layer), _places(edit.heads)] = True
+            at = slice(None) if edit.layer is None else edit.layer
+            off[at, slice(None) if edit.heads is None else np.ravel(edit.heads)] = True
     frame = pd.DataFrame(
         written,
         pd.RangeIndex(1, len(written) + 1, name="layer"),
@@ -170,12 +171,6 @@ def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
         outputs = (layer.output(head, rows=rows) for head in heads)
         lengths[at, : layer.n_heads] = np.hstack([np.linalg.norm(one, axis=-1).mean(-1) for one in outputs])
     return lengths
-
-
-def _places(picked: int | Sequence[int] | None) -> slice | list[int]:
-    if picked is None:
-        return slice(None)
-    return [picked] if isinstance(picked, int) else list(picked)
 
 
 def _toggled(chosen: Sequence[Change], others: Sequence[Change]) -> list[Change]:
