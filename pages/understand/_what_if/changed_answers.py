@@ -154,15 +154,19 @@ def of_heads(scene: Scene, trace: AttentionTrace) -> None:
     """Show the effect of each head on an answer, measured on request."""
     st.header(t("what_if.effects"))
     st.caption(t("what_if.effects_intro"))
-    answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
+    names = {}
+    for place, answer in enumerate(trace.answers):
+        if answer is not None:
+            shown = {"word": _named(answer[0][0]), "share": percent(answer[0][1])}
+            token = isolated(trace.answered.labels[place])
+            names[place] = t("what_if.effects_answer", token=token, **shown)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        at = max(mini.main_tokens(trace) or answered)
-        if len(answered) > 1:
-            names = {place: _answer_at(trace, place) for place in answered}  # a session keeps no trace
+        at = max(mini.main_tokens(trace) or names)
+        if len(names) > 1:
             at = st.selectbox(
                 t("what_if.effects_at"),
-                answered,
-                index=answered.index(at),
+                names,
+                index=list(names).index(at),
                 format_func=names.__getitem__,
                 width=320,
             )
@@ -175,14 +179,6 @@ def of_heads(scene: Scene, trace: AttentionTrace) -> None:
         )
     if st.session_state.get("effects_of") == (trace.tokens.text, at):
         _draw(compute.once(trace, _measured, scene=replace(scene, focus=Focus()), at=at))
-
-
-def _answer_at(trace: AttentionTrace, at: int) -> str:
-    answer = trace.answers[at]
-    assert answer is not None  # effects are offered where the model answers
-    word, share = answer[0]
-    token = isolated(trace.answered.labels[at])
-    return t("what_if.effects_answer", word=_named(word), token=token, share=percent(share))
 
 
 def _measured(trace: AttentionTrace, *, scene: Scene, at: int) -> pd.DataFrame:
@@ -221,16 +217,12 @@ def _draw(frame: pd.DataFrame) -> None:
     kind = "one" if abs(after - before) > DECISIVE * before else "none"
     st.markdown(t(f"what_if.effects_{kind}", before=percent(before), after=percent(after), **names))
     drawn = []
-    for column in ("effect", "estimate"):
+    for column, key in (("effect", "effects"), ("estimate", "estimate")):
         table = frame.pivot(index="layer", columns="head", values=column)
         table.index = pd.Index([layers[at] for at in table.index], name="layer")
         table.columns = pd.Index(table.columns + 1, name="head")
-        key = "effects" if column == "effect" else "estimate"
-        drawn.append(
-            heatmaps.Heatmap(
-                column, t(f"what_if.{key}_matrix"), t(f"what_if.{key}_matrix_meaning"), table, "signed"
-            )
-        )
+        symbol, meaning = t(f"what_if.{key}_matrix"), t(f"what_if.{key}_matrix_meaning")
+        drawn.append(heatmaps.Heatmap(column, symbol, meaning, table, "signed"))
     heatmaps.draw(drawn, key="what-if-effects", stacked=True, tall=ROW * frame["layer"].nunique() + EDGE)
     correlation = signed(about["rank_correlation"], "z.2f")
     st.caption(t("what_if.effects_rank", correlation=correlation))
