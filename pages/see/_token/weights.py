@@ -163,15 +163,13 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
         if not len(largest.positions):
             st.markdown(side.empty)
             return
-        has_others = largest.n_others > 0
-        names = [*weights.index[largest.positions], *[t("one.others", count=largest.n_others)] * has_others]
-        rows = pd.DataFrame(
-            {
-                "value": [*weights.to_numpy()[largest.positions], *[largest.others] * has_others],
-                "place": [*largest.positions, *[-1] * has_others],
-            },
-            index=names,
-        )
+        places, names = list(largest.positions), list(weights.index[largest.positions])
+        values = list(weights.to_numpy()[largest.positions])
+        if largest.n_others:
+            places.append(-1)
+            names.append(t("one.others", count=largest.n_others))
+            values.append(largest.others)
+        rows = pd.DataFrame({"value": values, "place": places}, names)
         # The key changes with the token, so that the new chart does not keep the click that led to it.
         key = f"one-{side.name}-{subject.token if side.name == 'looks' else subject.key}"
         alt = t(
@@ -182,7 +180,7 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
             list=joined(f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()),
         )
         charts.draw(
-            bars(rows, words=t("one.weight"), hue=subject.head, together=has_others),
+            bars(rows, words=t("one.weight"), hue=subject.head, together=largest.n_others > 0),
             key=key,
             config=charts.BARS_CONFIG,
             alt=alt,

@@ -53,12 +53,9 @@ STYLE = """
 def draw(layer: LayerTrace, *, head: int, at: int, edits: Sequence[Edit]) -> None:
     """The step of the token `at`: its query, each cached key with its score, its weight and its value."""
     shared, tokens = layer.kv_head(head), layer.sides.keys
-    words = [
-        f'<span class="unknown">{html.escape(isolated(label))}</span>'
-        if row in tokens.unknown
-        else html.escape(isolated(label))
-        for row, label in enumerate(tokens.labels)
-    ]
+    words = [html.escape(isolated(label)) for label in tokens.labels]
+    for row in tokens.unknown:
+        words[row] = f'<span class="unknown">{words[row]}</span>'
     scores, weights = (matrix(head, rows=[at])[0] for matrix in (layer.masked, layer.weights))
     seen, k, v = layer.allowed(head, rows=[at])[0], layer.k[shared], layer.v[shared]
     order = _order(edits, at)
