@@ -24,7 +24,7 @@ NAMED = 3  # tokens for each head in the table of all heads
 
 
 class Direction(NamedTuple):
-    """What the token looks at, a row of weights, or what looks at it, a column of them, with its texts."""
+    """One direction of attention, a row or a column of weights, with its texts."""
 
     name: Literal["looks", "seen"]
     title: str
