@@ -13,7 +13,7 @@ from mha_core.analysis.token import Leading, Mixture, against_keys, densest, lea
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps, state
 from pages._kit.heatmaps import MatrixCell
-from pages._kit.text import literal, number, paragraph, signed, t
+from pages._kit.text import bold, literal, number, paragraph, signed, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 from pages.see._token.weights import partly
 
@@ -34,8 +34,6 @@ def search(subject: Subject) -> None:
         st.caption(t("heads.shares", head=subject.head + 1, kv=layer.kv_head(subject.head) + 1))
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
     products, numbers = subject.of(against_keys, head=subject.head)
-    keys = densest(numbers[["weight"]].T, MAX_KEYS)
-    visible, adjusted = _adjusted(numbers)
     heatmaps.draw(
         subject.of(_steps, head=subject.head, scale=state.focus().scale), key="one-products", traces=traces
     )
@@ -43,11 +41,11 @@ def search(subject: Subject) -> None:
     found = {"key": word(str(best.name)), "share": f"{100 * best['weight']:.0f}"}
     found |= {name: literal(number(best[name])) for name in ("score", "masked", "weight")}
     st.markdown(t("one.found", token=subject.name, count=len(numbers), **found))
-    if adjusted:
+    if _is_adjusted(numbers):
         st.caption(t("one.adjusted_note"))
-    if not visible.all():
-        st.caption(t("one.hidden_note", count=int((~visible).sum())))
-    partly(numbers["weight"].to_numpy(), keys)
+    if hidden := int((~np.isfinite(numbers["masked"])).sum()):
+        st.caption(t("one.hidden_note", count=hidden))
+    partly(numbers[["weight"]].T, MAX_KEYS)
     table(
         subject,
         lambda: _with_tokens(pd.concat([numbers, products.add_prefix("q·k ")], axis=1)),
@@ -55,18 +53,17 @@ def search(subject: Subject) -> None:
     )
 
 
-def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
-    """The keys that the mask leaves, and whether there is more between their scores and the softmax."""
-    masked, scaled = numbers["masked"].to_numpy(), numbers["scaled"].to_numpy()
-    visible = np.isfinite(masked)
-    return visible, not np.allclose(masked[visible], scaled[visible])
+def _is_adjusted(numbers: pd.DataFrame) -> bool:
+    """Whether there is more than a mask between the scaled scores and the softmax."""
+    visible = numbers[np.isfinite(numbers["masked"])]
+    return not np.allclose(visible["masked"], visible["scaled"])
 
 
 def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int, scale: str) -> list[heatmaps.Heatmap]:
     """The way from the products of each key to its weight: products, scores, weights."""
     source = origin(trace, layer=layer, head=head)
     products, numbers = compute.once(trace, against_keys, layer=layer, head=head, token=token)
-    scaled = t("one.adjusted") if _adjusted(numbers)[1] else t("one.scaled")
+    scaled = t("one.adjusted") if _is_adjusted(numbers) else t("one.scaled")
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
     products, numbers = products.iloc[keys], numbers.iloc[keys]
     scores = numbers[["score", "masked"]].set_axis(pd.Index(["q · k", scaled], name="step"), axis=1)
@@ -137,9 +134,8 @@ def mixed(subject: Subject) -> None:
     total = float(mix.weights.to_numpy().sum(dtype=np.float64))
     st.markdown(paragraph([t("one.mixture", token=subject.name, head=subject.head + 1), sum_of_row(total)]))
     component = _component(mix)
-    parts = compute.once(mix, table_of_parts)
     parts = replace(
-        parts,
+        compute.once(mix, table_of_parts),
         framed=(component, component + 1),
         origin=subject.origin,
         # The part of a token is a term of the output's number.
@@ -164,18 +160,14 @@ def largest_terms(mix: Mixture) -> Leading:
 
 def sentence(mix: Mixture, *, token: str) -> str:
     """The row of a token in words: the token = weight · token + …, largest first, small ones as one term."""
-
-    def name(label: str) -> str:
-        return f"**{word(label)}**"
-
     leading_terms, weights, keys = largest_terms(mix), mix.weights.to_numpy(), mix.weights.index
     terms = [
-        t("one.term", weight=signed(weights[at]), token=name(keys[at])) for at in leading_terms.positions
+        t("one.term", weight=signed(weights[at]), token=bold(keys[at])) for at in leading_terms.positions
     ]
     if leading_terms.n_others:
         others = t("one.others", count=leading_terms.n_others)
         terms.append(t("one.term_others", weight=signed(leading_terms.others), others=others))
-    return t("one.sentence", token=name(token), terms=" + ".join(terms))
+    return t("one.sentence", token=bold(token), terms=" + ".join(terms))
 
 
 def table_of_parts(mix: Mixture) -> heatmaps.Heatmap:

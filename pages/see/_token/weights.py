@@ -67,7 +67,7 @@ def _draw(
         traces = {one.name: subject.trace for one in drawn if one.cell}
         heatmaps.draw(drawn, key=f"one-{lines}s", across=2, stacked=True, traces=traces)
     for side in both:
-        partly(side.looks.weights.to_numpy(), densest(side.looks.weights, MAX_COLUMNS))
+        partly(side.looks.weights, MAX_COLUMNS)
     kind = "weight" if lines == "head" else "mean weight"
     weights = {f"{kind} {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
     table(subject, lambda: _long_table(subject, lines, weights), name=f"{lines}s", above=above)
@@ -113,12 +113,12 @@ def _cell(direction: str, end: int, columns: np.ndarray, row: int, column: int) 
     return MatrixCell("weights", row, *(pair if direction == "looks" else pair[::-1]))
 
 
-def partly(values: np.ndarray, columns: np.ndarray) -> None:
+def partly(weights: pd.DataFrame, size: int) -> None:
     """A note on how many tokens of a long text are not drawn, and on their largest weight."""
-    if len(columns) == values.shape[-1]:
-        return
-    largest = np.delete(values, columns, axis=-1).max()
-    st.caption(t("one.partly", shown=len(columns), count=values.shape[-1], maximum=number(largest)))
+    count = len(weights.columns)
+    if count > size:
+        largest = np.delete(weights.to_numpy(), densest(weights, size), axis=1).max()
+        st.caption(t("one.partly", shown=size, count=count, maximum=number(largest)))
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
