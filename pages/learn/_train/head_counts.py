@@ -213,11 +213,16 @@ def _paper_table() -> None:
 def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
     """Sentences about our scores and the answers to each question, chosen by their numbers."""
     best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
-    texts = [t(f"head_counts.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
+    texts = [
+        t(
+            f"head_counts.best_{'even' if best.maximum == best.minimum else 'uneven'}",
+            **_ends(best, times=100),
+        )
+    ]
     if 1 in scores.index and len(several):
         one = scores["accuracy"][1]
         kind = "coin" if abs(one - COIN) < MAX_NEAR_COIN - COIN else "able"
-        percent = _percent(extremes(several["accuracy"]))
+        percent = _ends(extremes(several["accuracy"]), times=100)
         texts.append(
             t(f"head_counts.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **percent)
         )
@@ -235,20 +240,13 @@ def _sentences(scores: pd.DataFrame, questions: pd.DataFrame) -> list[str]:
 def _paper_sentence() -> str:
     """A sentence about the highest and the lowest published BLEU."""
     bleu = extremes(PUBLISHED["bleu"])
-    return t(
-        "head_counts.paper",
-        maximum=bleu.maximum,
-        minimum=bleu.minimum,
-        gap=f"{bleu.maximum - bleu.minimum:.1f}",
-        maximum_at=joined(bleu.maximum_at),
-        minimum_at=joined(bleu.minimum_at),
-    )
+    return t("head_counts.paper", gap=f"{bleu.maximum - bleu.minimum:.1f}", **_ends(bleu))
 
 
-def _percent(ends: Extremes) -> dict[str, str]:
+def _ends(ends: Extremes, *, times: int = 1) -> dict[str, str]:
     return {
-        "maximum": f"{100 * ends.maximum:.1f}",
-        "minimum": f"{100 * ends.minimum:.1f}",
+        "maximum": f"{times * ends.maximum:.1f}",
+        "minimum": f"{times * ends.minimum:.1f}",
         "maximum_at": joined(ends.maximum_at),
         "minimum_at": joined(ends.minimum_at),
     }
