@@ -43,9 +43,14 @@ def opened() -> Lesson | None:
 
 
 def _of_link(*, is_draft: bool = False) -> Lesson | None:
-    code = st.query_params.get(FILE)
+    code = st.query_params.get(FILE, "")[:MAX_CODE]
+    if not code:
+        return None
     try:
-        return Lesson.read(_decoded(code), OWN, is_draft=is_draft) if code else None
+        packed = base64.urlsafe_b64decode(code + "=" * (-len(code) % 4))
+        # No more is unpacked than a file may have.
+        text = zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
+        return Lesson.read(text, OWN, is_draft=is_draft)
     except (MhaError, ValueError, zlib.error):  # cut off on its way
         return None
 
@@ -55,12 +60,6 @@ def code(lesson: Lesson, limit: int = MAX_CODE) -> str | None:
     packed = zlib.compress(lesson.write().encode(), 9)
     written = base64.urlsafe_b64encode(packed).decode().rstrip("=")
     return written if len(written) <= limit else None
-
-
-def _decoded(code: str) -> str:
-    """The file that a link holds, of which no more is unpacked than a file may have."""
-    packed = base64.urlsafe_b64decode(code[:MAX_CODE] + "=" * (-len(code[:MAX_CODE]) % 4))
-    return zlib.decompressobj().decompress(packed, MAX_BYTES + 1).decode()
 
 
 def draft() -> Lesson:
