@@ -84,13 +84,9 @@ def _cell(item: Item, answer: str, run: Run) -> tuple[str, str]:
     row, column = (int(one) - 1 for one in answer.split(","))
     given = t("lessons.gave_cell", query=_word(item.queries[row]), key=_word(item.words[column]))
     fact = t("lessons.fact_cell", query=_word(item.queries[item.place[2]]), **_largest(item))
-    return _yours(given, _at(item, row), run, t("lessons.if_point")), _own(fact, item)
-
-
-def _at(item: Item, token: int) -> Item:
-    """The item at another looking token of its sentence."""
-    focus = replace(item.scene.focus, token=str(token + 1))
-    return replace(item, scene=replace(item.scene, focus=focus))
+    focus = replace(item.scene.focus, token=str(row + 1))
+    at_row = replace(item, scene=replace(item.scene, focus=focus))
+    return _yours(given, at_row, run, t("lessons.if_point")), _own(fact, item)
 
 
 def _draw(item: Item, answer: str, run: Run) -> tuple[str, str]:

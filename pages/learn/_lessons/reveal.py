@@ -41,6 +41,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[[], None]) ->
             pair.show_matrices(sides, matrices, key="lesson_view")
     right = items.is_right(item, answer)
     like = here.like > 0
+    another = t("lessons.another_like") if like else t("lessons.like")
     end = here.number == len(here.lesson.screens)
     paced = here.room is not None and here.room.pace.screen is not None
     _reveal(
@@ -57,7 +58,7 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[[], None]) ->
             "projector": projected,
             "texts": {
                 "again": t("lessons.again") if like or here.room is None else "",
-                "like": _of_like(item, like),
+                "like": another if items.may_have_like(item) else "",
                 "back": t("lessons.back"),
                 "next": "" if paced else t("lessons.finish") if end else t("lessons.next"),
                 "look": t("lessons.look"),
@@ -70,13 +71,6 @@ def show(here: Place, item: Item, answer: str, *, on_act: Callable[[], None]) ->
         layer, head, query = item.place
         key = item.looked_at if item.scene.focus.key_token else None
         cell_path.draw(run.own, layer=layer, head=head, query=query, key=key, name="lesson_path")
-
-
-def _of_like(item: Item, is_like: bool) -> str:
-    """The label of the button to a like case; "" if there is none."""
-    if not items.may_have_like(item):
-        return ""
-    return t("lessons.another_like") if is_like else t("lessons.like")
 
 
 def matrices_of(question: Question) -> tuple[str, ...]:
