@@ -29,6 +29,7 @@ PAGES = {
 }
 # The first that most see, and those that have jumped on a busy computer, which draws each part late.
 LATE = ("", "steps?steps_view=order", "cost?case=15")
+FIGURES = ("embeddings", "train?train_view=heads", "atlas")  # of plotly, which no other page loads
 # Where pictures stand above each other, and many controls below each other.
 ON_PHONES = {
     "": "Heads",
@@ -92,10 +93,13 @@ def faults(page, theme: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_does_not_jump_and_is_accessible_in_both_themes(visit, app, settled, axe, page):
+def test_a_page_loads_little_does_not_jump_and_is_accessible_in_both_themes(visit, app, settled, axe, page):
     late = {"first": True, "slower": 4} if page in LATE else {}
-    opened = visit(f"{app}/{page}", **late)
+    opened = visit(f"{app}/{page}", heard=(heard := []), **late)
     assert opened.evaluate(SHIFT) < MAX_SHIFT
+    fetched = opened.evaluate(FETCHED)
+    assert any("plotly" in name.lower() for name in fetched) == (page in FIGURES)
+    assert page or sum(fetched.values()) + sum(map(len, heard)) < MAX_LOAD
     opened.evaluate(axe)
     assert faults(opened, "light") == []
     opened.emulate_media(color_scheme="dark")
@@ -136,15 +140,6 @@ def test_a_page_fits_a_phone_and_is_accessible(visit, app, axe, page):
     assert tables.evaluate_all(WIDER) == []
     opened.evaluate(axe)
     assert faults(opened, "light") == []  # a wide screen is looked at in both themes
-
-
-def test_the_first_visit_of_heads_is_small_and_loads_no_plotly(visit, app):
-    page = visit(app, first=True, heard=(heard := []))
-    fetched = page.evaluate(FETCHED)
-    assert sum(fetched.values()) + sum(map(len, heard)) < MAX_LOAD
-    assert [name for name in fetched if "plotly" in name.lower()] == []
-    # A page that shows a figure of plotly's does ask for it, under a name that is known here.
-    assert [name for name in visit(f"{app}/embeddings").evaluate(FETCHED) if "plotly" in name.lower()]
 
 
 def test_on_a_first_visit_alone_the_second_sentence_swings_from_the_first_one(visit, app, eye):
