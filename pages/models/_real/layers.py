@@ -78,8 +78,7 @@ def _gate(trace: AttentionTrace, scene: Scene, *, layer: int) -> None:
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
     part, first, spans = charts.window_of(layer_trace.sides, query, keys=False)
-    values = gate[head] if about.over == "number" else gate[..., 0].T
-    name = "dimension" if about.over == "number" else "head"
+    values, name = (gate[head], "dimension") if about.over == "number" else (gate[..., 0].T, "head")
     frame = pd.DataFrame(
         values[part],
         pd.Index(labels[part], name="token"),

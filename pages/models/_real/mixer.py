@@ -17,7 +17,6 @@ from pages._kit.text import literal, said, signed, t
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
-SUM = "Σ"
 
 
 def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
@@ -37,9 +36,8 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
     )
     key = f"{number} {head} {compute.cache_key(scene)}"
     matrix = compute.kept("mixers", key, lambda: mixer.mixing(head - 1))
-    sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, token_in(trace.tokens, scene.focus)
-    part, first, spans = charts.window_of(sides, token, keys=True)
+    part, first, spans = charts.window_of(Sides(trace.tokens, trace.tokens), token, keys=True)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
     takers, givers = (pd.Index(labels[part], name=name) for name in ("to", "from"))
@@ -57,7 +55,7 @@ def show(trace: AttentionTrace, number: int, scene: Scene) -> None:
         span=ACROSS - 1,
         **common,
     )
-    column = pd.DataFrame({SUM: sums[part]}, takers).rename_axis("sum", axis=1)
+    column = pd.DataFrame({"Σ": sums[part]}, takers).rename_axis("sum", axis=1)
     sums_drawn = Heatmap("sums", t("layers.sum"), "", column, "signed", **common)
     heatmaps.draw([matrix_drawn, sums_drawn], key="mixing", across=ACROSS)
     st.caption(

@@ -61,9 +61,8 @@ class LayerSizes:
 
 def chosen() -> LayerSizes:
     """The layer of the controls. If its sizes do not fit together, the page says so and stops."""
-    presets = {t("cost.two_tokens"): TWO_TOKENS} | {
-        model.name: _sizes_of(model) for model in published_sizes()
-    }
+    known = {model.name: _sizes_of(model) for model in published_sizes()}
+    presets = {t("cost.two_tokens"): TWO_TOKENS} | known
     with st.container(horizontal=True, vertical_alignment="bottom", key="cost_sizes"):
         st.selectbox(
             t("cost.preset"),
@@ -131,8 +130,7 @@ def _sizes_of(model: PublishedSizes) -> dict[str, int | None]:
     if spec.d_k * spec.n_heads != spec.d_model:
         sizes["d_k"] = spec.d_k
     if isinstance(spec, LatentSpec):
-        names = ("kv_rank", "q_rank", "rotary_width")
-        return sizes | {name: getattr(spec, name) for name in names}
+        return sizes | {name: getattr(spec, name) for name in ("kv_rank", *LATENT)}
     if spec.n_kv_heads < spec.n_heads:
         sizes["n_kv_heads"] = spec.n_kv_heads
     return sizes

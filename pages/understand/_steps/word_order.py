@@ -16,7 +16,6 @@ from pages._kit.heatmaps import Heatmap
 from pages._kit.text import language, t
 
 FIRST = "sinusoidal"
-MAX_POSITIONS, MAX_WIDTH = 256, 512
 TALL = 420  # pixels of a picture
 
 
@@ -97,8 +96,8 @@ CODES = {
 }
 # The largest and the first value of each size.
 LIMITS = {
-    "length": (MAX_POSITIONS, 32),
-    "width": (MAX_WIDTH, 64),
+    "length": (256, 32),
+    "width": (512, 64),
     "h": (MAX_HEADS, 8),
     "head": (MAX_HEADS, 1),
 }
