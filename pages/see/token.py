@@ -28,24 +28,22 @@ scene_and_trace(heading=t("one.title"))
 @st.fragment
 def page() -> None:
     scene, trace = in_fragment()
-    subject = Subject(trace, *indices(trace, scene.focus))
-    st.title(
-        t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
-    )
+    layer, head, token = indices(trace, scene.focus)
+    subject = Subject(trace, layer, head, token)
+    st.title(t("one.heading", token=subject.name, layer=layer + 1, head=head + 1), anchor=False)
     both = subject.of(weights.both_of, key=subject.key)
-    row = both[0].looks.weights.iloc[subject.head]
+    row = both[0].looks.weights.iloc[head]
     limit = heatmaps.scale_end(state.focus().scale, float(row.max()))
-    layer, head, token = subject.layer, subject.head, subject.token
     chooser.show_head(trace, layer=layer, head=head, query=token, limit=limit, sticky=True)
     answers.reading(trace, layer=layer, head=head, query=token)
     head_labels.atlas_link(trace)
-    model_info.layer(trace, subject.layer)
-    if note := model_info.collapsed(trace, subject.layer):
+    model_info.layer(trace, layer)
+    if note := model_info.collapsed(trace, layer):
         st.caption(note)
 
-    st.header(t("one.every", layer=subject.layer + 1))
+    st.header(t("one.every", layer=layer + 1))
     weights.every_head(subject, both)
-    if exactly := views.fold(t("one.exact", head=subject.head + 1), key="exactly"):
+    if exactly := views.fold(t("one.exact", head=head + 1), key="exactly"):
         with exactly:
             weights.ranked(subject, both)
 
@@ -56,11 +54,11 @@ def page() -> None:
 
     if subject.of_layer.knows("q"):
         sizes, steps = formulas.of_layer(subject.of_layer), formulas.STEPS
-        st.header(t("one.query", head=subject.head + 1), anchor="search")
+        st.header(t("one.query", head=head + 1), anchor="search")
         formulas.draw(sizes, key="of_search", steps=steps, lit=SEARCH, alone=True)
         products.search(subject)
 
-        st.header(t("one.output_title", head=subject.head + 1), anchor="mixture")
+        st.header(t("one.output_title", head=head + 1), anchor="mixture")
         formulas.draw(sizes, key="of_mixture", steps=steps, lit=("mix",), alone=True)
         products.mixed(subject)
     else:

@@ -35,11 +35,9 @@ def show(subject: Subject) -> None:
     with st.container(key="atlas_claim"):
         st.markdown(literal(f"{said[0].upper()}{said[1:]}"))
     compared = {"shuffled": f"{first.shuffled:.0%}", "chance": f"{first.chance:.0%}"}
-    lines = [
-        t("atlas.compared_fixed", fixed=f"{first.fixed:.0%}", **compared)
-        if first.is_role
-        else t("atlas.compared", **compared)
-    ]
+    lines = [t("atlas.compared", **compared)]
+    if first.is_role:
+        lines = [t("atlas.compared_fixed", fixed=f"{first.fixed:.0%}", **compared)]
     if first.by_position:
         lines.append(t("atlas.by_position"))
     own = _own_values(subject).get(first.measure)
