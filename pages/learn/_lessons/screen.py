@@ -36,19 +36,21 @@ def page(here: Place, below: Callable[[], None] | None = None) -> None:
             like = items.like(item, here.like)
             here, item = (here, like) if like else (replace(here, like=0), item)
     except MhaError as refusal:
-        _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))}, below=below)
+        _ask(here, {"refusal": t("lessons.cannot_be_asked", reason=said(refusal))}, below)
         return
     answer = _answer(here, item, now)
     _look_at(here, item, now)
-    question = {"question": question_data.data(item)}
+    question: dict[str, object] = {"question": question_data.data(item)}
+    if here.like:
+        question["ask"] = texts.ask_of(item.question, item.scene)
     if answer is not None:
-        _ask(here, question | {"answer": answer}, item, below)
+        _ask(here, question | {"answer": answer}, below)
         if here.is_shown:
             reveal.show(here, item, answer, on_act=lambda: act(here, reveal.KEY))
     elif here.like:  # the hints are about the lesson's own sentence
-        _ask(here, question, item, below)
+        _ask(here, question, below)
     else:
-        _ask(here, question | _hints(here, item, now), item, below)
+        _ask(here, question | _hints(here, item, now), below)
 
 
 def _hints(here: Place, item: Item, now: dict) -> dict[str, object]:
@@ -80,7 +82,7 @@ def _look_at(here: Place, item: Item, now: dict) -> None:
         st.session_state["focus"] = replace(focus, heads=focus.heads or str(focus.head))
 
 
-def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], None] | None = None) -> None:
+def _ask(here: Place, more: Mapping[str, object], below: Callable[[], None] | None) -> None:
     now, count = place.now(here), len(here.lesson.screens)
     _screen(
         key=KEY,
@@ -92,7 +94,7 @@ def _ask(here: Place, more: dict, item: Item | None = None, below: Callable[[], 
             "answered": len(here.answers),
             "title": texts.title(here.part),
             "place": t("lessons.place", number=here.number, count=count),
-            "ask": texts.ask_of(item.question, item.scene) if here.like and item else texts.ask(here),
+            "ask": texts.ask(here),
             "problem": now.get(PROBLEM, ""),
             "projector": place.projected(),
             "cards": f"./lessons?{urlencode(in_link())}".rstrip("?"),
