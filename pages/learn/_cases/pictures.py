@@ -288,15 +288,12 @@ def _words(case: Case) -> Iterable[str]:
     scene = case.scene
     code = mini.language(scene.text)
     names, matrix = mini.vectors(mini.model(mini.find(code, scene.architecture, scene.h, scene.d_model)))
-    known = RELATIONS[code]
-    cosines = agreement(table(names, matrix.numpy()), [pair for pairs in known.values() for pair in pairs])
-    side, row = TALL - 12, 0
+    pairs = [pair for relation in RELATIONS[code].values() for pair in relation]
+    cosines, side = agreement(table(names, matrix.numpy()), pairs), TALL - 12
     yield from _cells(cosines.to_numpy(), box=(104, 6, side, side), signed=True, limit=1.0)
-    for pairs in known.values():
-        for first, second in pairs:
-            at = 9 + (row + 0.5) * side / len(cosines)
-            yield _text(98, at, f"{first} → {second}", 'style="text-anchor: end"')
-            row += 1
+    for row, (first, second) in enumerate(pairs):
+        at = 9 + (row + 0.5) * side / len(cosines)
+        yield _text(98, at, f"{first} → {second}", 'style="text-anchor: end"')
 
 
 _PICTURES: dict[str, Callable[[Case], Iterable[str]]] = {
