@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core import MhaError, resources
-from mha_core.lessons.lesson import Lesson, LessonError
+from mha_core.lessons.lesson import Lesson, LessonError, offered
 from pages._kit import components
 from pages._kit.text import after_link, literal, said, t, templates
 from pages._server import rooms
@@ -23,9 +23,12 @@ def page() -> None:
         st.info(t("lessons.file_gone"), icon=":material/upload_file:")
     if (code := st.session_state.pop(opening.DELETED, None)) is not None:
         st.info(t("room.desk_deleted", code=code), icon=":material/delete:")
-    if (refusal := library.refusal()) is not None:
-        reason = literal(said(refusal)) if isinstance(refusal, MhaError) else t("lessons.no_file")
-        st.error(t("lessons.not_offered", reason=reason))
+    try:
+        offered()
+    except MhaError as error:
+        st.error(t("lessons.not_offered", reason=literal(said(error))))
+    except OSError:
+        st.error(t("lessons.not_offered", reason=t("lessons.no_file")))
     if rooms.offered():
         seat.join_field()
         if rooms.may_open():

@@ -22,18 +22,12 @@ MAX_SENT = 6_000  # characters of a file in a link that mail and chats still tak
 
 def lessons() -> Mapping[str, Lesson]:
     """All of them by their names, the visitor's own last."""
-    here = shipped() if refusal() else offered()
+    try:
+        here = offered()
+    except (MhaError, OSError):  # the cards say what is wrong with the file of this server
+        here = shipped()
     own = opened()
     return here if own is None else {**here, OWN: own}
-
-
-def refusal() -> MhaError | OSError | None:
-    """Why the file with which the server was started is no lesson; None for one, and without a file."""
-    try:
-        offered()
-    except (MhaError, OSError) as error:
-        return error
-    return None
 
 
 def opened() -> Lesson | None:
