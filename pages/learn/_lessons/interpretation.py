@@ -156,22 +156,20 @@ def _estimate(item: Item, answer: str, run: Run) -> tuple[str, str]:
     assert isinstance(question, Estimate)
     given = t("lessons.gave_estimate", number=number(float(answer)))
     within = t("lessons.within", within=number(question.tolerance(item)))
-    if question.quantity == "row_sum":
-        fact = t("lessons.fact_row_sum", sum=short(question.number(item)))
-        return _yours(given, item, run, t("lessons.if_row_sum")), paragraph([_own(fact, item), within])
+    value, fact = question.number(item), ""
     if question.quantity in question.COUNTS:
-        return given, t(f"lessons.fact_{question.quantity}", number=number(question.number(item)))
-    computed = _computed(item, question)
-    if question.quantity in ("output", "result"):
-        return given, paragraph([computed, within])
-    key = _word(item.words[item.looked_at])
-    if question.quantity == "score":
-        query = _word(item.queries[item.place[2]])
-        fact = t("lessons.fact_score", query=query, key=key, number=number(question.number(item)))
-        return given, paragraph([fact, computed, within])
-    within = paragraph([computed, within])
-    fact = t("lessons.fact_weight", key=key, weight=short(question.number(item)))
-    return _yours(given, item, run, t("lessons.if_weight", key=key)), paragraph([_own(fact, item), within])
+        return given, t(f"lessons.fact_{question.quantity}", number=number(value))
+    if question.quantity == "row_sum":
+        given = _yours(given, item, run, t("lessons.if_row_sum"))
+        fact = _own(t("lessons.fact_row_sum", sum=short(value)), item)
+    elif question.quantity == "weight":
+        key = _word(item.words[item.looked_at])
+        given = _yours(given, item, run, t("lessons.if_weight", key=key))
+        fact = _own(t("lessons.fact_weight", key=key, weight=short(value)), item)
+    elif question.quantity == "score":
+        query, key = _word(item.queries[item.place[2]]), _word(item.words[item.looked_at])
+        fact = t("lessons.fact_score", query=query, key=key, number=number(value))
+    return given, paragraph([fact, _computed(item, question), within])
 
 
 def _computed(item: Item, question: Estimate) -> str:
