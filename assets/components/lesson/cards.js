@@ -7,8 +7,7 @@ import { progressOf } from "./progress.js";
 
 /** @typedef {import("./progress.js").LessonName & LessonCard} LessonWithCard */
 /** @typedef {{ title: string, goal: string, size: string, count: number, href: string }} LessonCard */
-/** @typedef {{ name: string, number: number, code: string } | { name: string, teach: true }
- *   | { name: string, sheet: true }} OpenedLesson */
+/** @typedef {{ do: "open", name: string, number: number, code: string } | { do: "teach" | "sheet", name: string }} Act */
 
 /**
  * `teach` is what the way to a room with the lesson is called, "" where there are no rooms; `sheet` that to its
@@ -23,7 +22,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   fitHeight(root);
 }
 
-/** @param {LessonWithCard} lesson @param {CardsPage} page @param {(opened: OpenedLesson) => void} act */
+/** @param {LessonWithCard} lesson @param {CardsPage} page @param {(act: Act) => void} act */
 function cardOf(lesson, { texts, teach, sheet }, act) {
   const { code, answered, number } = progressOf(lesson);
   const done = answered >= lesson.count;
@@ -34,7 +33,7 @@ function cardOf(lesson, { texts, teach, sheet }, act) {
   if (begun) to.searchParams.set("screen", String(at));
   if (code) to.searchParams.set("answers", code);
   Object.assign(start, { href: to.href, target: "_self", ariaLabel: `${start.textContent}: ${lesson.title}` });
-  actInstead(start, () => act({ name: lesson.name, number: at, code }));
+  actInstead(start, () => act({ do: "open", name: lesson.name, number: at, code }));
   const progress = done ? texts.done : fill(texts.progress, { answered, count: lesson.count });
   return make(
     "article",
@@ -43,7 +42,7 @@ function cardOf(lesson, { texts, teach, sheet }, act) {
     make("p", "size", lesson.size),
     formatted("p", "goal", lesson.goal),
     make("div", "foot", start, begun && make("span", "progress", progress)),
-    makeButton(sheet, "quiet", () => act({ name: lesson.name, sheet: true })),
-    teach && makeButton(teach, "quiet", () => act({ name: lesson.name, teach: true })),
+    makeButton(sheet, "quiet", () => act({ do: "sheet", name: lesson.name })),
+    teach && makeButton(teach, "quiet", () => act({ do: "teach", name: lesson.name })),
   );
 }

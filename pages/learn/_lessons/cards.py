@@ -7,9 +7,14 @@ from mha_core.lessons.lesson import Lesson, LessonError, offered
 from pages._kit import components
 from pages._kit.text import after_link, literal, said, t, templates
 from pages._server import rooms
-from pages.learn._lessons import library, opening, place, seat, texts
+from pages.learn._lessons import acts, library, opening, place, seat, texts
 
 KEY = "lesson_cards"
+ACTS: acts.Acts = {
+    "open": {"name": str, "number": int, "code": str},
+    "sheet": {"name": str},
+    "teach": {"name": str},
+}
 EXERCISE = "multi_head_attention.py"
 HEIGHT = 842  # pixels until they are drawn
 FILE, REFUSED = "lesson_upload", "lesson_refused"
@@ -93,13 +98,13 @@ def _card(lesson: Lesson) -> dict[str, object]:
 
 
 def _open() -> None:
-    opened = st.session_state[KEY].acted
-    if opened.get("sheet"):
-        place.go(lesson=opened["name"], worksheet=1)
-    elif opened.get("teach"):
-        place.go(**opening.way(opened["name"]))
-    else:
-        place.go(lesson=opened["name"], screen=opened["number"], answers=opened["code"])
+    match acts.read(KEY, ACTS):
+        case {"do": "open", "name": name, "number": number, "code": code}:
+            place.go(lesson=name, screen=number, answers=code)
+        case {"do": "sheet", "name": name}:
+            place.go(lesson=name, worksheet=1)
+        case {"do": "teach", "name": name}:
+            place.go(**opening.way(name))
 
 
 def _take() -> None:
