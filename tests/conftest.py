@@ -57,10 +57,10 @@ MAX_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
-    """As many as processors, and one more where tests wait for browsers; named files run in this process."""
+    """As many as processors, and two more where tests wait for browsers; named files run in this process."""
     if any(Path(str(asked).split("::")[0]).suffix == ".py" for asked in config.args):
         return 0
-    waiting = config.option.markexpr != "not slow"
+    waiting = 0 if config.option.markexpr == "not slow" else 2
     return min((os.cpu_count() or 1) + waiting, MAX_WORKERS)
 
 
