@@ -46,11 +46,11 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
     its value and its place in the link. Returns the trace that the page draws; None where it draws none.
     """
-    held = st.session_state.to_dict()
+    held = st.session_state
     for key in CONTROLS:  # Streamlit forgets the value of a control that a page does not draw
         if key in held:
-            st.session_state[key] = held[key]
-    st.session_state.drawn = set()
+            held[key] = held[key]
+    held.drawn = set()
     used, sizes = _visible(of_source, place)
     _take_changes_away()
     _hidden()
@@ -162,7 +162,7 @@ def _hidden() -> None:
 
     Streamlit binds only controls to a link, and removes values without a control from it.
     """
-    link, drawn, held = st.query_params.to_dict(), st.session_state.drawn, st.session_state.to_dict()
+    link, held, drawn = st.query_params.to_dict(), st.session_state, st.session_state.drawn
     with st.container(key="unseen"):
         for key in CONTROLS:
             if key in drawn or key == "file":  # a file is open for one visit

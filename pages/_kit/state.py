@@ -83,8 +83,7 @@ def setting(name: str) -> Any:
 
 def current() -> Scene:
     """The scene that the controls describe."""
-    held = st.session_state.to_dict()
-    chosen: dict[str, Any] = {name: held.get(name) for name in CONTROLS}
+    chosen: dict[str, Any] = {name: st.session_state.get(name) for name in CONTROLS}
     for name, value in [*chosen.items()]:
         if value is None or (value == "" and getattr(DEFAULTS, name) is None):  # it is optional
             del chosen[name]

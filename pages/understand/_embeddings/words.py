@@ -108,7 +108,7 @@ def of_piece(piece: str) -> str:
 
 def chosen_word(words: WordMap, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
-    options = list(words.vocabulary.vectors.index)
+    options = words.vocabulary.vectors.index.tolist()
     if st.session_state.get("word") not in (None, *options):
         st.session_state.word = None  # a word of another vocabulary
     selected = st.selectbox(
@@ -126,7 +126,7 @@ def chosen_word(words: WordMap, query: str) -> str:
 
 def classes(words: WordMap) -> tuple[str, ...]:
     """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
-    options = tuple(dict.fromkeys(words.vocabulary.kinds))
+    options = tuple(words.vocabulary.kinds.unique())
     if words.vocabulary.random:
         return options
     names, start = sorted(options), [kind for kind in SHOWN if kind in options]
