@@ -43,6 +43,8 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--disable-component-update",
     "--disable-sync",
 ]
+# A page of a test is soon left: its scripts are not optimised, which takes longer than they then save.
+BRIEF = "--js-flags=--no-maglev --no-turbofan"
 PHONE = "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 Chrome/150.0.0.0 Mobile Safari/537.36"
 MAX_PHONE_WIDTH = 640
 # A busy machine may take long for what is expected; this ends a test that waits for nothing.
@@ -111,7 +113,7 @@ def browser():
             pytest.fail("CI must have Chromium; .ci/run installs it")
         pytest.skip("no Chromium or Chrome on this machine")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=OPTIONS)
+        browser = playwright.chromium.launch(executable_path=found, args=[*OPTIONS, BRIEF])
         browser.new_context, browser.new_page = patient(browser.new_context), patient(browser.new_page)
         yield browser
         browser.close()
@@ -234,7 +236,7 @@ def strict_browser(browser, tmp_path_factory):
     (profile / "Default").mkdir()
     settings = json.dumps({"profile": {"cookie_controls_mode": 1}})
     (profile / "Default" / "Preferences").write_text(settings, encoding="utf-8")
-    how = {"args": OPTIONS, "locale": "en-US", "viewport": {"width": 1100, "height": 800}}
+    how = {"args": [*OPTIONS, BRIEF], "locale": "en-US", "viewport": {"width": 1100, "height": 800}}
     context = browser.browser_type.launch_persistent_context(profile, executable_path=program(), **how)
     context.add_init_script(WATCH)
     context.set_default_timeout(PATIENCE)
