@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import fcntl
 import io
 import json
 import os
@@ -135,24 +134,11 @@ def serve():
 
 
 @pytest.fixture(scope="session")
-def app(tmp_path_factory, worker_id):
-    """The address of one server that most tests share, also those in the other processes of this run."""
-    folder = tmp_path_factory.getbasetemp()
-    if worker_id != "master":  # a folder of this process
-        folder = folder.parent
-    address = folder / "app"
-    with (folder / "users").open("a") as users:
-        with (folder / "start").open("a") as start:
-            fcntl.flock(start, fcntl.LOCK_EX)
-            fcntl.flock(users, fcntl.LOCK_SH)
-            server = None if address.exists() else Server()
-            if server:
-                address.write_text(server.address)
-        yield address.read_text()
-        if server:
-            fcntl.flock(users, fcntl.LOCK_EX)  # once no other process uses it
-            address.unlink()
-            server.stop()
+def app():
+    """The address of one server that most tests share."""
+    server = Server()
+    yield server.address
+    server.stop()
 
 
 @pytest.fixture(scope="session")
