@@ -24,7 +24,6 @@ SHARED_TEXTS = (
     "colours_",
     "matrices_",
     "matrix_alt",
-    "path_",
     "pixels",
     "scale",
     "sentence",
@@ -230,12 +229,13 @@ def draw(
         tall = NAMES_ABOVE + min(max(rows * ROW, MIN_TALL), MAX_TALL)
     explained = f"{key}_explained"  # in the session: the number that was asked about
     blob = _packed(matrices)
+    hint = _hint(key, explains=bool(traces), chooses=any(one.start for one in matrices))
+    explanation = _explanation(st.session_state.get(explained), matrices, traces)
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts(
-            _hint(key, explains=bool(traces), chooses=any(one.start for one in matrices)), language()
-        ),
+        # Only an explanation has use for the texts of a path, which are half of all.
+        "texts": _texts(hint, language()) | (cell_path.texts(language()) if explanation else {}),
         "tall": tall,
         "across": across,
         "stacked": stacked,
@@ -244,7 +244,7 @@ def draw(
             matrix.description | {"explains": matrix.cell is not None and matrix.name in traces}
             for matrix in matrices
         ],
-        "explanation": _explanation(st.session_state.get(explained), matrices, traces),
+        "explanation": explanation,
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 

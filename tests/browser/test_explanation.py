@@ -32,6 +32,14 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled):
     panel.get_by_role("button", name="Close").click()
     expect(panel).to_be_hidden()
 
+    click_cell(canvas, 2, 1)
+    expect(panel).to_be_visible()
+    sentence = page.get_by_role("textbox", name="Sentence", exact=True)
+    sentence.fill("The cat sat on the mat.")  # another number: no explanation is sent for this sentence
+    sentence.press("Enter")
+    settled(page)
+    expect(panel).to_be_hidden()
+
 
 def test_any_cell_is_explained_in_four_clicks(visit, app, settled, eye):
     """Another layer, another head, its matrix, the cell; or another layer, the way to Z, the cell."""

@@ -117,10 +117,12 @@ export class CellPathPicture {
     this.explanation = explanation;
     this.askForCode = askForCode;
     this.root.hidden = !explanation;
-    if (!explanation) return this.pause();
-    const { steps = [], mixed, refusal = "", edits = [] } = explanation;
+    const { steps = [], mixed, refusal = "", edits = [] } = explanation ?? {};
     this.#path = steps.length ? cellPathOf(steps, mixed, MAX_LINES) : null;
+    this.choices = [];
     this.drawnFrom = "";
+    if (!this.#path) this.pause();
+    if (!explanation) return;
     this.edits.textContent = edits.map((edit) => fill(this.texts.path_edited, { edit })).join(" ");
     this.edits.hidden = !edits.length;
     for (const part of [this.player, this.drawing, this.terms]) part.hidden = !this.#path;
