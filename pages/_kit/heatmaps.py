@@ -234,7 +234,7 @@ def draw(
     data = {
         "name": key,
         "digest": components.digest(blob),
-        # Only an explanation has use for the texts of a path, which are half of all.
+        # The texts of a path are half of all; only an explanation uses them.
         "texts": _texts(hint, language()) | (cell_path.texts(language()) if explanation else {}),
         "tall": tall,
         "across": across,

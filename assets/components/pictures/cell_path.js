@@ -361,7 +361,6 @@ export class CellPathPicture {
     const { path } = this;
     this.parts = [];
     this.readings.clear();
-    this.choices = [];
     this.#layout = layoutOf(path, width);
     const { height } = this.layout;
     this.svg = this.into = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
