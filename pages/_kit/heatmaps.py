@@ -344,13 +344,14 @@ def _hint(key: str, *, explains: bool, chooses: bool) -> str:
 
 @cache
 def _texts(hint: str, language: str) -> dict[str, str]:
+    """The texts of a board; `unexplained` stands below a step none of whose matrices explains its numbers."""
     texts = {name: text for name, text in views.texts(language).items() if name.startswith(SHARED_TEXTS)}
-    return texts | {
-        "pen": template("heatmap.pen"),
-        "paint": template("heatmap.paint"),
-        "how": template(f"heatmap.{hint}") if hint else "",
-        "how_touch": template(f"heatmap.{hint}_touch") if hint else "",
-    }
+    texts |= {name: template(f"heatmap.{name}") for name in ("pen", "paint")}
+    hints = {"how": hint, "unexplained": {"explained": "how", "explains": "point"}.get(hint, hint)}
+    for name, says in hints.items():
+        for touch in ("", "_touch"):
+            texts[name + touch] = template(f"heatmap.{says}{touch}") if says else ""
+    return texts
 
 
 def _cell_text(frame: pd.DataFrame) -> str:

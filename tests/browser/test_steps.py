@@ -61,8 +61,10 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     before = len(sent)
     trace = layer()
     assert_at_step(page, "tokens")
+    hint = page.locator(".heatmaps .reading")
     page.keyboard.press("ArrowRight")
     assert_at_step(page, "project")
+    expect(hint).to_have_text("Hover over a cell to see its value. Click to choose its tokens.")
     assert page.locator(".katex-error").count() == 0
     captions = page.locator(".heatmaps figcaption")
     assert captions.count() == 4
@@ -70,6 +72,7 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     page.keyboard.press("ArrowRight")
     assert_at_step(page, "split")
     assert symbols(page) == ["Q₃", "K₂", "V₂"]
+    expect(hint).to_contain_text("see where it comes from")  # the first two steps explain no number
     np.testing.assert_array_equal(matrix_of(page, "k K₂"), trace.k[1])
     page.keyboard.press("PageDown")  # as a presenter sends it
     assert_at_step(page, "scores")

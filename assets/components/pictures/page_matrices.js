@@ -98,7 +98,7 @@ class PageMatrices {
         this.send("painted", { name, rows: between("row"), columns: between("column") });
       },
       marks: (name, isHere) => this.#marks(name, isHere),
-      read: (cell) => (cell ? this.#cellText(cell) : byPointer(this.scene.texts)[this.pen ? "paint" : "how"]),
+      read: (cell) => (cell ? this.#cellText(cell) : this.#how()),
     });
     const gallery = this.gallery.root;
     this.penButton = makeButton("", "pen", () => {
@@ -181,6 +181,13 @@ class PageMatrices {
     const rows = framed === null ? [] : [framed];
     if (isHere) return { rows, columns: [] };
     return { rows: [...rows, ...litAt(kinds[0], numbers.rows)], columns: litAt(kinds[1], numbers.columns) };
+  }
+
+  // The hint for the matrices in sight: a step may draw none whose numbers are explained.
+  /** @returns {string} */
+  #how() {
+    const explains = Object.keys(this.gallery.pictures).some((name) => this.#of(name).explains);
+    return byPointer(this.scene.texts)[this.pen ? "paint" : explains ? "how" : "unexplained"];
   }
 
   /** @param {Cell & { name: string }} cell */
