@@ -31,6 +31,10 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled):
         expect(panel.get_by_role("button", name=name)).to_be_visible()
     panel.get_by_role("button", name="Close").click()
     expect(panel).to_be_hidden()
+    click_cell(canvas, 2, 1)
+    expect(panel).to_be_visible()
+    page.keyboard.press("Escape")  # the matrix has the keyboard's focus
+    expect(panel).to_be_hidden()
 
     click_cell(canvas, 2, 1)
     expect(panel).to_be_visible()

@@ -253,7 +253,7 @@ export class MatrixGallery {
     canvas.addEventListener("blur", () => this.#at(null, null));
   }
 
-  // Whether the key does something: keys zoom the large picture, and Esc makes it small.
+  // Whether the key does something: keys zoom the large picture, and Esc closes what was opened last.
   /** @param {KeyboardEvent} event @param {Heatmap} map @param {string} name */
   #pressKey(event, map, name) {
     const { key, shiftKey, ctrlKey, metaKey, altKey } = event;
@@ -263,8 +263,8 @@ export class MatrixGallery {
     const { rows, columns } = this.matrices[name].numbers;
     const here = this.cell?.name === name ? this.cell : null;
     const after = here ? cellAfter(event, here, rows.length, columns.length) : { row: 0, column: 0 };
-    if (key === "Escape" && isLarge) this.close();
-    else if (key === "Enter" && here) {
+    if (key === "Escape") return this.closeLast();
+    if (key === "Enter" && here) {
       if (this.#paints(name)) this.options.paint?.(name, here, here);
       else {
         this.options.press(name, here, shiftKey);
@@ -298,6 +298,13 @@ export class MatrixGallery {
     const isNumbered = (kind) => kind === "head" || kind === "layer";
     const things = axes.flatMap(([kind, label, at]) => (kind ? [[kind, isNumbered(kind) ? at + 1 : label]] : []));
     this.options.point(name, cell, Object.fromEntries(things));
+  }
+
+  // Closes the explanation of a number or, without one, the large picture; whether there was either.
+  closeLast() {
+    if (!this.explanation.explanation) return this.close();
+    this.explanation.close();
+    return true;
   }
 
   // The large picture becomes small; whether there was one.

@@ -59,7 +59,7 @@ function handleKey(view, event, nth) {
     selection.pin(nth, { side, tokens: [token] });
     drawing.reveal(token);
   } else if (key === "Escape") {
-    if (!view.matrices.gallery.close()) selection.pin(nth, null);
+    if (!view.matrices.gallery.closeLast()) selection.pin(nth, null);
   } else if (key === "h" || key === "H")
     view.toHead(nextHead(new Set(selection.heads), selection.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") view.toLayer(layer + (key === "l" ? 1 : -1));
