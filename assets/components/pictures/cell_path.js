@@ -521,7 +521,8 @@ export class CellPathPicture {
       const low = rows.products + NUMBER.height;
       this.#wire(`M${from} ${low}C${from} ${low + 22} ${x} ${y - 26} ${x} ${y}`, () => (done() > least ? 1 : 0));
     }
-    this.#box(begin, `Σ ${columnsOf(path.products.name, texts)[3]}`, () => {
+    const bias = countProducts(path.products) < terms.length ? " + b" : "";
+    this.#box(begin, `Σ ${columnsOf(path.products.name, texts)[3]}${bias}`, () => {
       const count = done();
       return count ? written(count === terms.length ? total : partialSum(terms, count)) : "";
     });
