@@ -26,7 +26,7 @@ let held = inOrder({});
 let known = ""; // what the server has heard last
 let taken = ""; // the focus that was taken from the server last
 let weights = ""; // the edition of the trained weights
-let left = -SENDING; // when a field was left last
+let left = 0; // the timer of a field that was left, until its text is sent
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: Report) => void) | null} */
 let send = null;
@@ -83,7 +83,10 @@ export function connect(server, setState) {
     fitPaper();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, reportBefore, true);
-    document.addEventListener("focusout", ({ timeStamp }) => (left = timeStamp));
+    document.addEventListener("focusout", () => {
+      clearTimeout(left);
+      left = window.setTimeout(() => (left = 0), SENDING);
+    });
     // From the link as it was opened: Streamlit removes default values from the address, and the hash too.
     const [opened] = performance.getEntriesByType("navigation");
     holdSection(new URL(opened.name).hash.slice(1)); // which leaves the address in the next line
@@ -145,8 +148,10 @@ function reportBefore(event) {
   const link = target.closest("a[href]");
   if (!link) report();
   else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
-    if (!report() && event.timeStamp - left > SENDING) return;
-    left = -SENDING;
+    // By a timer, not by the clock: a busy page hears the tap first, however long ago the field was left.
+    if (!report() && !left) return;
+    clearTimeout(left);
+    left = 0;
     event.preventDefault();
     event.stopImmediatePropagation();
     setTimeout(() => link.click(), SENDING);
