@@ -1,8 +1,10 @@
 """Each page as it opens: no layout shifts, accessible, fits a phone; and Heads loads little."""
 
+import json
 import os
 import shutil
 from pathlib import Path
+from statistics import median
 
 import pytest
 from playwright.sync_api import expect
@@ -65,6 +67,17 @@ BEYOND = """(width) => [...document.querySelectorAll('[data-testid=stMain] *')]
     .map((e) => e.outerHTML.slice(0, 80))"""
 # Tables that are wider than their boxes, which would be scrolled.
 WIDER = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent.slice(0, 80))"
+# An element is added to the page and taken away again, 20 times.
+CHANGED = """() => {
+    for (let time = 0; time < 20; time += 1) {
+        const added = document.body.appendChild(document.createElement('i'));
+        for (const change of [() => added.append('x'), () => added.remove()]) {
+            change();
+            document.body.offsetWidth;  // waits for the layout
+        }
+    }
+}"""
+MAX_RESTYLED = 20  # elements, for one such change; Chromium restyles up to eight
 MAX_LOAD = 5e6  # bytes of the first visit of Heads; an empty page of Streamlit's takes 3.1 million
 # The files fetched for the page, with their bytes on the wire.
 FETCHED = """() => Object.fromEntries(performance.getEntries()
@@ -92,14 +105,31 @@ def faults(page, theme: str) -> list[str]:
     return found
 
 
+@pytest.fixture
+def restyled(browser):
+    """`restyled(page)`: how many elements the browser styles anew where one is added to a page."""
+
+    def usual(page) -> float:
+        browser.start_tracing(page=page, categories=["devtools.timeline"])
+        page.evaluate(CHANGED)
+        events = json.loads(browser.stop_tracing())["traceEvents"]
+        counts = (event.get("args", {}).get("elementCount") for event in events)
+        return median(count for count in counts if count is not None)
+
+    return usual
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_loads_little_does_not_jump_and_is_accessible_in_both_themes(visit, app, settled, axe, page):
+def test_a_page_loads_and_restyles_little_does_not_jump_and_is_accessible_in_both_themes(
+    visit, app, settled, axe, restyled, page
+):
     late = {"first": True, "slower": 4} if page in LATE else {}
     opened = visit(f"{app}/{page}", heard=(heard := []), **late)
     assert opened.evaluate(SHIFT) < MAX_SHIFT
     fetched = opened.evaluate(FETCHED)
     assert any("plotly" in name.lower() for name in fetched) == (page in FIGURES)
     assert page or sum(fetched.values()) + sum(map(len, heard)) < MAX_LOAD
+    assert restyled(opened) < MAX_RESTYLED
     opened.evaluate(axe)
     assert faults(opened, "light") == []
     opened.emulate_media(color_scheme="dark")
@@ -129,7 +159,7 @@ def test_each_drawing_and_a_large_matrix_are_accessible_in_both_themes(visit, ap
 
 
 @pytest.mark.parametrize("page", ON_PHONES)
-def test_a_page_fits_a_phone_and_is_accessible(visit, app, axe, page):
+def test_a_page_fits_a_phone_restyles_little_and_is_accessible(visit, app, axe, restyled, page):
     opened = visit(f"{app}/{page}", width=390, height=844)
     assert opened.evaluate(SHIFT) < MAX_SHIFT
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
@@ -138,6 +168,7 @@ def test_a_page_fits_a_phone_and_is_accessible(visit, app, axe, page):
     assert opened.evaluate(BEYOND, 390) == []
     tables = opened.locator("[data-testid=stTable]")
     assert tables.evaluate_all(WIDER) == []
+    assert restyled(opened) < MAX_RESTYLED
     opened.evaluate(axe)
     assert faults(opened, "light") == []  # a wide screen is looked at in both themes
 
