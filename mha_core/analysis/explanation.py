@@ -474,7 +474,7 @@ def _of_result(cell: Cell) -> list[Equation]:
     z, w = (outputs, "the outputs of all heads"), (matrix, f"column {at + 1} of W^O")
     code = pytorch.products("value = z @ w", bias, z=z, w=w)
     if bias is not None:
-        terms, labels = np.append(terms, bias), (*labels, "b^O")
+        terms, labels = np.append(terms, bias), (*labels, "bᴼ")
     size = float(np.abs(products).sum() + np.abs(terms[layer.n_heads :]).sum())
     step = _sum("heads", r"\sum_i \text{head}_i W^O_i", terms, code, labels, size=size)
     return cell.ending([step], recorded, layer.tensors["v"].dtype)

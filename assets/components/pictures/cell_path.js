@@ -462,8 +462,10 @@ export class CellPathPicture {
     });
     if (isNamed(path.products) && number >= MIN_NAMED) {
       for (let at = 0; at < shown; at++) {
-        const word = this.#short(isolated(labels[at]), number - 6);
-        this.#text(NAME_WIDTH + (at + 0.5) * number, ABOVE - 7, word, "heading", "middle");
+        const whole = isolated(labels[at]);
+        const word = this.#short(whole, number - 6);
+        const nth = name === "heads" && word !== whole ? labels[at].match(/\d+$/) : null; // "3" says more than "hea…"
+        this.#text(NAME_WIDTH + (at + 0.5) * number, ABOVE - 7, nth?.[0] ?? word, "heading", "middle");
       }
     }
     this.#label(product, "", y.products);

@@ -26,9 +26,7 @@ const isPair = ({ products }) => products.name === "score";
 // The number of products among the terms of a sum, the last of which may be a bias.
 /** @param {Step} step */
 export const countProducts = ({ name, labels, terms }) =>
-  ["projection", "heads"].includes(name) && ["b", "b^O"].includes(labels.at(-1) ?? "")
-    ? terms.length - 1
-    : terms.length;
+  ["projection", "heads"].includes(name) && ["b", "bᴼ"].includes(labels.at(-1) ?? "") ? terms.length - 1 : terms.length;
 
 // Is a score divided by √d_k?
 /** @param {number} by @param {CellPath} path */
