@@ -59,6 +59,11 @@ def test_pages_are_in_sections_at_the_top_or_in_the_menu_of_a_phone(visit, app):
         assert {page: name for page, name in named.items() if name != "none"} == sections
     aside.get_by_role("link", name="Cost").click()
     expect(aside).not_to_be_in_viewport()  # the page that was chosen is not covered
+    page = visit(f"{app}/steps", width=390)  # on a phone, where Streamlit closes the menu
+    page.get_by_role("button", name="Expand sidebar").click()
+    page.get_by_test_id("stSidebarNavItems").get_by_role("link", name="Cost").click()
+    page.wait_for_url("**/cost**")
+    expect(page.get_by_test_id("stSidebarNavItems")).not_to_be_in_viewport()
 
 
 def test_nothing_is_lost_on_any_way_from_heads_to_another_page_and_back(visit, app, settled):

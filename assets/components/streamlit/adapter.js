@@ -27,11 +27,13 @@ export function scrollPage(screens) {
   document.querySelector('[data-testid="stMain"]')?.scrollBy({ top: screens * innerHeight });
 }
 
-// The menu of a phone closes when a page is chosen in it. Streamlit leaves it open above the page.
+// The menu closes when a page is chosen in it. In a narrow window of a computer Streamlit leaves it open above the page;
+// on a phone it has closed it by now.
 export function closeMenuOnChoice() {
   document.addEventListener("click", (event) => {
     if (!targetOf(event)?.closest('[data-testid="stSidebarNavItems"] a')) return;
-    elementIn(document, '[data-testid="stSidebarCollapseButton"] button').click();
+    const close = document.querySelector('[data-testid="stSidebarCollapseButton"] button');
+    if (close instanceof HTMLElement) close.click();
   });
 }
 
