@@ -464,8 +464,8 @@ export class CellPathPicture {
       for (let at = 0; at < shown; at++) {
         const whole = isolated(labels[at]);
         const word = this.#short(whole, number - 6);
-        const nth = name === "heads" && word !== whole ? labels[at].match(/\d+$/) : null; // "3" says more than "hea…"
-        this.#text(NAME_WIDTH + (at + 0.5) * number, ABOVE - 7, nth?.[0] ?? word, "heading", "middle");
+        const digits = name === "heads" && word !== whole ? labels[at].match(/\d+$/) : null; // "3" says more than "hea…"
+        this.#text(NAME_WIDTH + (at + 0.5) * number, ABOVE - 7, digits?.[0] ?? word, "heading", "middle");
       }
     }
     this.#label(product, "", y.products);

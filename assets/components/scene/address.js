@@ -149,9 +149,7 @@ function reportBefore(event) {
   if (!link) report();
   else if (event instanceof MouseEvent && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     // By a timer, not by the clock: a busy page hears the tap first, however long ago the field was left.
-    if (!report() && !left) return;
-    clearTimeout(left);
-    left = 0;
+    if (!report() && !left) return; // `left` is 0 again when the link is followed, whose timer ends later
     event.preventDefault();
     event.stopImmediatePropagation();
     setTimeout(() => link.click(), SENDING);
