@@ -7,6 +7,7 @@ alone.
 import json
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from html import escape
 from typing import Any
 
 import streamlit as st
@@ -147,6 +148,20 @@ def _share_note() -> str:
     if sites == limits.THIS_MACHINE:
         return t("share.this_machine", variable=limits.FRAMES)
     return "" if sites is None else t("share.sites", sites=joined(sites))
+
+
+def code(text: str, *, wraps: bool = False) -> None:
+    """Draw code without colours, and a button that copies it (streamlit/code.js).
+
+    For ``st.code`` a browser fetches 1.5 MB, the colours of every language. Tab reaches the code, so that the
+    keyboard scrolls a long line.
+    """
+    copy, copied = (escape(t(f"code.{name}")) for name in ("copy", "copied"))
+    button = (
+        f'<button type="button" data-copy="{copy}" data-copied="{copied}" aria-live="polite">{copy}</button>'
+    )
+    kind = "shown-code wraps" if wraps else "shown-code"
+    st.html(f'<div class="{kind}"><pre tabindex="0">{escape(text.strip())}</pre>{button}</div>')
 
 
 def link_to_whole() -> None:

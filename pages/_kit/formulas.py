@@ -138,14 +138,15 @@ def code_of_layer(trace: AttentionTrace, layer: int, steps: Sequence[derivation.
     if not (opened := views.fold(title, key="module")):
         return
     if found is None:
-        opened.caption(t("code.steps"))
         codes = [step.code for step in steps if step.name in pytorch.STEPS]
-        opened.code(pytorch.of_layer(codes, trace.layers[layer], layer), language=None)
+        with opened:
+            st.caption(t("code.steps"))
+            components.code(pytorch.of_layer(codes, trace.layers[layer], layer))
         return
     spec, biases, latent = found
     file = f"headscope-layer-{layer + 1}.safetensors"
     with opened:
-        st.code(written(spec, biases), language=None)
+        components.code(written(spec, biases))
         if trace.sides.length <= MAX_ALL_PAIRS:  # the file has the mask
             st.download_button(
                 t("code.weights"),
@@ -154,7 +155,7 @@ def code_of_layer(trace: AttentionTrace, layer: int, steps: Sequence[derivation.
                 mime="application/octet-stream",
                 on_click="ignore",
             )
-            st.code(LOADED.format(file=file), language=None)
+            components.code(LOADED.format(file=file))
 
 
 def _found(

@@ -13,7 +13,7 @@ from mha_core.traces.source import DECODER, Source, TrainedSource
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HAN, lexicon
-from pages._kit import choice, compute, model_source, uploads
+from pages._kit import choice, components, compute, model_source, uploads
 from pages._kit.compute import Nearest
 from pages._kit.opened_link import CONTROLS, max_values
 from pages._kit.state import go, setting
@@ -74,7 +74,7 @@ def no_trace(error: MhaError, scene: Scene) -> None:
     """
     if scene.source == "file" and uploads.trace(scene) is None:
         st.info(t("file.empty"), icon=":material/upload_file:")
-        st.code(EXAMPLE, language=None)
+        components.code(EXAMPLE)
         return
     if scene.source == "model" and not model_source.ready(scene):
         no_model(scene)
@@ -194,7 +194,7 @@ def no_model(scene: Scene) -> None:
         _ask_to_download(scene)
         return
     st.info(t("real.none"), icon=":material/deployed_code:")
-    st.code(INSTALL_PACKAGE, language=None)
+    components.code(INSTALL_PACKAGE)
     st.markdown(t("real.typed"))
     _offer_own_sources()
 
@@ -203,7 +203,7 @@ def no_models() -> None:
     """Say what to install to read models, or that a public server has none."""
     if not model_source.hosted():
         st.info(t("real.no_library"), icon=":material/deployed_code:")
-        st.code(INSTALL_LIBRARY, language=None)
+        components.code(INSTALL_LIBRARY)
         _offer_own_sources()
         return
     st.info(t("real.none_hosted"), icon=":material/deployed_code:")

@@ -51,7 +51,7 @@ OWN_WORDS = {
         "no_results select_all select_matches add most_chosen"
     ),
     ':is([data-testid="stElementToolbarButton"], [data-testid="stTooltipContent"])': (
-        "fullscreen close_fullscreen search columns copy copied"
+        "fullscreen close_fullscreen search columns"
     ),
     ".gdg-search-bar": "type_to_search close_search previous_result next_result",
     '[data-testid^="stDataFrame"][data-testid$="Menu"], [data-testid="stDataFrameStatisticsContent"]': (

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import formulas, views
+from pages._kit import components, formulas, views
 from pages._kit.text import t
 from pages.understand._cost import costs, sizes, tensors
 
@@ -13,7 +13,8 @@ tensors.draw(layer)
 costs.numbers(layer)
 formulas.draw(sizes.of_formulas(layer), key="formulas", steps=formulas.STEPS)
 if opened := views.fold(t("code.title"), key="module"):
-    opened.code(formulas.written(layer.spec), language=None)
+    with opened:
+        components.code(formulas.written(layer.spec))
 st.header(t("cost.by_heads"), anchor="by-heads")
 costs.by_heads(layer)
 st.header(t("cost.sharing"), anchor="sharing")

@@ -128,6 +128,7 @@ def test_a_page_loads_and_restyles_little_does_not_jump_and_is_accessible_in_bot
     assert opened.evaluate(SHIFT) < MAX_SHIFT
     fetched = opened.evaluate(FETCHED)
     assert any("plotly" in name.lower() for name in fetched) == (page in FIGURES)
+    assert not any("SyntaxHighlighter" in name for name in fetched)  # 1.5 MB of colours, for st.code
     assert page or sum(fetched.values()) + sum(map(len, heard)) < MAX_LOAD
     assert restyled(opened) < MAX_RESTYLED
     opened.evaluate(axe)

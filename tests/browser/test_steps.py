@@ -105,6 +105,11 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     page.keyboard.press("End")
     page.locator("[data-testid=stMain]").evaluate("main => main.scrollTo(0, main.scrollHeight)")
     expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
+    shown = page.locator(".shown-code:visible")
+    page.context.grant_permissions(["clipboard-read"])
+    shown.get_by_role("button", name="Copy").press("Enter")
+    expect(shown.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == shown.locator("pre").inner_text() != ""
 
 
 def test_a_cell_can_be_read_chosen_enlarged_and_saved(on_steps, settled):

@@ -3,8 +3,10 @@
 import base64
 import contextlib
 import functools
+import html
 import itertools
 import json
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -144,6 +146,15 @@ def random_trace(**settings: object) -> mha.AttentionTrace:
 def texts(app: AppTest) -> list[str]:
     """The sentences of a page, as Markdown."""
     return [element.value for element in (*app.main.markdown, *app.main.caption)]
+
+
+def codes(app: AppTest) -> list[str]:
+    """The code on a page."""
+    shown = "".join(one.body for one in app.get("html"))
+    return [
+        html.unescape(code)
+        for code in re.findall(r'class="shown-code.*?<pre.*?>(.*?)</pre>', shown, re.DOTALL)
+    ]
 
 
 def infos(app: AppTest) -> list[str]:

@@ -18,6 +18,7 @@ from tests.differences.modules import solved
 from tests.lessons.drill import right_answer
 from tests.lessons.items import tracer
 from tests.lessons.student import FIELDS, MORE_FIELDS
+from tests.pages.conftest import codes
 
 PAGE = "learn/lessons.py"
 TIRED = "text=The animal didn't cross the street because it was too tired.&layer=2&head=1&token=it"
@@ -324,7 +325,7 @@ def test_the_link_of_the_editor_opens_on_other_machines_or_says_that_it_does_not
         monkeypatch.setattr(resources, "address", lambda address=address: address)
         app = opened_on(PAGE, lesson="make")
         app.button(key="draft_add").click().run()
-        assert app.code[-1].value.startswith(f"http://{address}:8501/lessons?lesson=own&")
+        assert codes(app)[-1].startswith(f"http://{address}:8501/lessons?lesson=own&")
         assert caption in [one.value for one in app.caption]
 
 
@@ -445,7 +446,7 @@ def test_the_end_says_where_to_look_around(opened_on, component):
     assert [one["answered"] for one in data["screens"]] == [True] + [False] * (count - 1)
     assert (data["screens"][0]["own"], data["screens"][0]["right"]) == ("You said: truck", True)
     assert data["screens"][1]["own"] == "No answer yet."
-    assert "answers=1-3" in app.code[0].value
+    assert "answers=1-3" in codes(app)[0]
     assert all(len(one["links"]) == 2 for one in data["screens"])
     assert data["then"]["name"] == [*shipped()][1]
 

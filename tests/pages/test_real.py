@@ -26,7 +26,7 @@ from pages._server import limits, turns
 from pages._server.turns import Turns
 from pages.models._real import card
 from pages.understand._what_if import changed_answers
-from tests.pages.conftest import FRAME, PAGES, ROOT, go_to, infos, keys, refused_by_link
+from tests.pages.conftest import FRAME, PAGES, ROOT, codes, go_to, infos, keys, refused_by_link
 from tests.sources import tiny
 
 WHAT_IF = "understand/what_if.py"
@@ -234,7 +234,7 @@ def test_effects_of_a_models_heads_wait_for_their_turn(on_model, monkeypatch):
 def test_without_a_model_the_page_says_what_to_install_and_type(opened, english):
     app = opened(source="model")
     assert english("real.none") in infos(app)
-    assert files.INSTALL_PACKAGE in [code.value for code in app.code]
+    assert files.INSTALL_PACKAGE in codes(app)
     assert {"use_mini", "use_random"} <= {*keys(app)}
     app.button(key="use_random").click().run()
     assert app.selectbox(key="shown_source").value == "random"
@@ -436,7 +436,7 @@ def test_a_hosted_server_without_a_model_leaves_the_page_out_and_a_link_to_it_sa
     for link in ({}, {"source": "model"}, {"source": "model", "model": "openai-community/gpt2"}):
         app = opened_on("models/real.py", **link)
         assert [words.value for words in app.info] == [english("real.none_hosted")]
-        assert not [*app.error, *app.code, *app.dataframe, *app.header]
+        assert not [*app.error, *codes(app), *app.dataframe, *app.header]
         ways = [*app.get("page_link"), *(button for button in app.button if button.key.startswith("use_"))]
         assert len(ways) == (2 if link else 1)
     app.button(key="use_mini").click().run()
@@ -506,7 +506,7 @@ def test_unknown_words_lead_to_a_real_model_but_not_strangers(opened, opened_on,
 
     app = opened(text=UNKNOWN, twin=UNKNOWN)
     assert links(app) == 1
-    assert files.INSTALL_PACKAGE not in [code.value for code in app.code]  # that page has it
+    assert files.INSTALL_PACKAGE not in codes(app)  # that page has it
     assert not links(opened(text="小猫吃了奶酪。", twin=""))
     assert not links(opened_on("understand/embeddings.py", text=UNKNOWN))  # which draws no such model
     monkeypatch.setenv(limits.HOSTED, "1")
@@ -523,7 +523,7 @@ def test_no_page_tells_strangers_to_install_anything(opened, monkeypatch, said, 
     app = opened(text=UNKNOWN, twin=UNKNOWN, source=source)
     for page in PAGES:
         go_to(app, page)
-        texts = [*said(app), *infos(app), *(code.value for code in app.code)]
+        texts = [*said(app), *infos(app), *codes(app)]
         assert not re.search(r"\binstall", " ".join(texts)), page
 
 
@@ -537,7 +537,7 @@ def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_els
     for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
         app = opened_on(page, **link)
         assert app.info[0].value == english("real.no_library")
-        assert app.code[0].value == files.INSTALL_LIBRARY
+        assert codes(app)[0] == files.INSTALL_LIBRARY
         assert [button.key for button in offers(app)] == ["use_mini", "use_random"]
         assert not app.dataframe
 

@@ -8,7 +8,7 @@ from mha_core.analysis.explanation import MAX_SYMBOLS
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Crop
 from pages._kit.text import literal, number
 from pages.understand._steps import own
-from tests.pages.conftest import RANDOM, random_trace
+from tests.pages.conftest import RANDOM, codes, random_trace
 
 PAGE = "pages/understand/steps.py"
 NAMES = ["tokens", *(step.__name__ for step in STEPS)]
@@ -60,7 +60,7 @@ def test_every_step_shows_formula_and_matrices(open_steps, heatmaps, component, 
     [scores] = (step.after[0].frame for step in expected if step.name == "scores")
     of_pairs = [formula.value.count(r"\cdot k_") for formula in symbols]
     assert of_pairs == ([scores.size] if len(scores) <= MAX_SYMBOLS else [])  # Q·K of each pair, by its words
-    assert [code.value for code in app.code] == [step.code for step in expected]
+    assert codes(app) == [step.code for step in expected]
     for step, formula in zip(expected, formulas, strict=True):
         assert step.formula.strip() in formula.value
         group = groups[step.name]

@@ -13,7 +13,7 @@ from mha_core.traces.tokens import Sides
 from pages._kit import refusals, uploads
 from pages._kit.answers import in_words
 from pages._kit.text import isolated, literal
-from tests.pages.conftest import PAGES, go_to, infos, refused_by_link
+from tests.pages.conftest import PAGES, codes, go_to, infos, refused_by_link
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +191,7 @@ def test_a_removed_upload_stays_open_until_closed(open_file, english, tokens, sa
     assert stays in said(app)
     app.button(key="close_file").click().run()
     assert english("file.empty") in infos(app)
-    assert app.code[0].value == refusals.EXAMPLE.strip()
+    assert codes(app)[0] == refusals.EXAMPLE.strip()
 
 
 def test_claims_of_a_file_about_itself_are_not_trusted(tmp_path, english):

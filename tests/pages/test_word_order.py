@@ -5,7 +5,7 @@ import pytest
 
 from mha_core.analysis import position_codes
 from mha_core.sources import mini
-from tests.pages.conftest import sent
+from tests.pages.conftest import codes, sent
 
 PAGE = "understand/steps.py?steps_view=order"
 
@@ -14,9 +14,9 @@ PAGE = "understand/steps.py?steps_view=order"
 def test_each_encoding_has_its_formula_source_and_torch_code(on_page, english, name):
     code = getattr(position_codes, name.lower())(9, *((8, 0) if name == "ALiBi" else (64,)))
     app = on_page(code=name, positions_length=9)
-    [formula], [lines] = app.latex, app.code
+    [formula], [lines] = app.latex, codes(app)
     assert code.formula in formula.value
-    assert lines.value == code.code
+    assert lines == code.code
     assert english(f"word_order.{name}_source") in [caption.value for caption in app.caption]
 
 

@@ -6,7 +6,6 @@ import { elementsIn, make, makeButton, makeSvg, named, required, treeOf } from "
 import { FORMATS, save } from "../page/saving.js";
 import { cleaned } from "../page/wording.js";
 import { followHighlight, highlight, litOf } from "../scene/highlight.js";
-import { reachCode } from "../streamlit/adapter.js";
 
 /** @typedef {import("../page/saving.js").Figure} Figure */
 /** @typedef {import("../page/saving.js").TableCell} TableCell */
@@ -194,10 +193,9 @@ function highlightHovered(plot) {
   });
 }
 
-// Every figure has its menu, and all code its Tab stop, also those that come later.
+// Every figure has its menu, also those that come later.
 function addMenus() {
   mounted.waiting = false;
-  reachCode();
   /** @type {NodeListOf<Plot>} */
   const plots = document.querySelectorAll(PLOT);
   for (const plot of plotly()?.toImage ? plots : []) {

@@ -10,10 +10,9 @@
  * @property {(name: string, value: unknown) => void} setTriggerValue for one run of the page
  * @property {(name: string, value: unknown) => void} setStateValue for all that follow
  */
-import { elementIn, elementsIn, make, targetOf, treeOf } from "../page/elements.js";
+import { elementIn, make, targetOf, treeOf } from "../page/elements.js";
 
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
-const CODE = '[data-testid="stCode"] pre';
 export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
 export const KEY = "st-key-"; // before the key of an element, as a class
 export const WHOLE = "leads-out"; // of a link that opens the app outside of the frame that this page is in
@@ -91,11 +90,6 @@ export function showOnly(prefix, name) {
   const style = document.getElementById(id) ?? document.head.appendChild(Object.assign(make("style"), { id }));
   const one = `.${KEY}${prefix}${name}`;
   style.textContent = `html [class*="${KEY}${prefix}"]:not(${one}) { display: none; } html ${one} { display: flex; }`;
-}
-
-// Code is reached by Tab: on a phone it is wider than the screen, and without focus no key scrolls it.
-export function reachCode() {
-  for (const code of elementsIn(document, CODE)) code.tabIndex = 0;
 }
 
 /**

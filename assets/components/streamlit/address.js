@@ -3,6 +3,7 @@
 // The page loads it before Streamlit (pages/_server/first_paint.py), so that Back is heard from the start.
 import { addressOf, connect } from "../scene/address.js";
 import { atRest, closeMenuOnChoice, followLink, openHere, undoByBack } from "./adapter.js";
+import { copyCode } from "./code.js";
 import { replaceOwnWords } from "./own_words.js";
 
 /**
@@ -22,6 +23,7 @@ export default function ({ data, setStateValue }) {
   if (!listens) {
     openHere();
     closeMenuOnChoice();
+    copyCode();
   }
   listens = true;
   document.documentElement.lang = data.language; // Streamlit writes "en"

@@ -9,6 +9,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.analysis.frames import csv
+from pages._kit import components
 from pages._kit.text import literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, opening, place
@@ -31,7 +32,7 @@ def link(desk: "Desk") -> None:
         if rooms.is_overheard(address):
             st.warning(t("room.desk_overheard"))
         # No server sees what is behind the "#".
-        st.code(f"{address}?desk={desk.code}#{secret}", language=None, wrap_lines=True)
+        components.code(f"{address}?desk={desk.code}#{secret}", wraps=True)
         st.button(t("room.desk_renew"), key="desk_renew", on_click=lambda: _try(lambda: _renew(desk)))
         if st.session_state.pop(RENEWED, False):
             st.info(t("room.desk_renewed"))

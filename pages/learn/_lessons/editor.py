@@ -25,7 +25,7 @@ from mha_core.lessons.lesson import (
 from mha_core.lessons.question import KINDS, Estimate, Find, Flip, Order, scene_of
 from mha_core.scene.places import token_in
 from mha_core.scene.scene import Scene
-from pages._kit import pair, state, views
+from pages._kit import components, pair, state, views
 from pages._kit.text import language, literal, said, t
 from pages._server import rooms
 from pages.learn._lessons import items, library, opening, place, texts
@@ -528,7 +528,7 @@ def _keep(draft: Lesson) -> None:
         return
     address = rooms.for_others(place.page_address())
     st.caption(t("editor.link") if rooms.is_for_others(address) else t("editor.link_here"))
-    st.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", language=None, wrap_lines=True)
+    components.code(f"{address}?lesson={library.OWN}&{library.FILE}={code}", wraps=True)
 
 
 def _open(**link: object) -> None:

@@ -59,7 +59,7 @@ def page(here: Place, receipt: Mapping[str, object] | None = None) -> None:
         if lesson.name == library.OWN:
             link[library.FILE] = library.code(lesson) or ""
         st.caption(t("lessons.for_teacher"))
-        st.code(f"{place.page_address()}?{urlencode(link)}", language=None, wrap_lines=True)
+        components.code(f"{place.page_address()}?{urlencode(link)}", wraps=True)
 
 
 def _screen(here: Place, number: int) -> dict[str, object]:

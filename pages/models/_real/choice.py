@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.scene.scene import Scene
 from mha_core.sources.huggingface.files import INSTALL_PACKAGE, PACKAGE
-from pages._kit import head_labels, model_source, refusals, state
+from pages._kit import components, head_labels, model_source, refusals, state
 from pages._kit.text import PAGES, in_bytes, literal, t
 
 TO_HEADS = "to_heads"  # key of the link to the page Heads
@@ -67,7 +67,7 @@ def gallery() -> None:
             st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():
             st.markdown(t("real.package"))
-            st.code(INSTALL_PACKAGE, language=None)
+            components.code(INSTALL_PACKAGE)
 
 
 def facts(name: str) -> list[str]:

@@ -76,7 +76,7 @@ def _steps() -> None:
                     if step.name == "tokens":
                         own.cut(trace)
                     if step.code:
-                        st.code(step.code, language=None)  # colours of syntax are too pale on our paper
+                        components.code(step.code)
                 with formula.container(key=f"formula-{step.name}"):
                     st.latex(rf"\large {step.formula}")
                     if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:

@@ -11,7 +11,7 @@ from mha_core.analysis.frames import Origin
 from mha_core.analysis.position_codes import PositionCode
 from mha_core.attention.module import MAX_HEADS
 from mha_core.sources import mini
-from pages._kit import choice, heatmaps, refusals
+from pages._kit import choice, components, heatmaps, refusals
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import language, t
 
@@ -47,7 +47,7 @@ def page() -> None:
     with formula:
         st.latex(pictured.formula)
         st.caption(t(f"word_order.{name}_source"), text_alignment="center")
-        st.code(pictured.code, language=None)
+        components.code(pictured.code)
     signed: dict[str, Any] = {"kind": "signed", "origin": Origin(note=_word(name))}
     matrices = [
         Heatmap(code.symbol, code.symbol, t(f"word_order.{name}_table"), pictured.table, **signed),
