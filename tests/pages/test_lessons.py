@@ -146,7 +146,9 @@ def test_what_the_model_says_is_said_and_shown_where_the_question_looks(
     lesson_, screen, answer, matrices, own, opened_on, component, act
 ):
     app = act(opened_on(PAGE, lesson=lesson_, screen=screen), do="lock", answer=answer)
-    assert told(component, app)[1].startswith(own)
+    yours, models = told(component, app)
+    assert models.startswith(own)
+    assert ("belongs to this sentence" in yours) == (own == "In your picture the weight of it on ")
     if matrices is not None:
         assert [one["name"] for one in component(app, "lesson_view")["matrices"]] == matrices
         app = opened_on(PAGE, lesson=lesson_, screen=screen, projector=1)

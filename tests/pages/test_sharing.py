@@ -92,4 +92,5 @@ def test_the_kind_of_this_layer_is_ticked(on_folder, tmp_path, english, kv, mark
     [table] = [frame.value for frame in app.table if here in frame.value]
     assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
     assert table[numbers][marked] == kv * 2 * 14
+    assert table[english("real.cache_share")][marked] == {2: "33.3%", 6: "100.0%"}[kv]
     assert len(table) == (3 if kv == 2 else 2)

@@ -69,7 +69,9 @@ def test_every_answer_is_a_row_with_what_is_right_in_its_own_language():
     absent = rooms.enter(key.code, rooms.join(key.code, "Eve"))
     told = [(one["name"], one["answered"], one["right"], one["screen_1"]) for one in students(desk, table)]
     assert told == [("=Ada", 2, 0, "wrong"), ("", 2, 1, "right"), ("Eve", 0, 0, "")]
-    assert students(desk, table)[2]["student"] == absent.number
+    last = students(desk, table)[2]
+    assert last["student"] == absent.number
+    assert [name for name in last if name.startswith("screen")] == ["screen_1", "screen_2", "screen_3"]
 
 
 @pytest.mark.parametrize(
