@@ -42,8 +42,13 @@ def overview(app) -> dict:
     ],
 )
 def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, family, ends, shared, alt):
-    app = on_model(family)
+    app = on_model(family, layer=2, head=2)
     assert lines(app) == ends
+    drawn = figure(app, "sharing")
+    assert drawn["layout"]["meta"]["title"] == english("sharing.title", layer=2)
+    kv = 1 if family == "llama" else 2
+    assert english("sharing.head", head=2, kv=kv) in json.dumps(drawn["data"], ensure_ascii=False)
+    assert english("real.look", head=2, layer=2) in [one.value for one in app.markdown]
     assert app.get_by_key("sharing").proto.alt == english("sharing.alt", **alt)
     header = overview(app)
     assert (header["shared"], header["link"]) == (shared, "to_heads")

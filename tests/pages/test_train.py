@@ -125,6 +125,7 @@ def test_each_recorded_step_can_be_chosen_and_is_shown(on_page, english, eye, mo
 def test_two_visitors_share_one_training(on_page, english):
     first, second = on_page(), on_page()
     assert [info.value for info in second.info] == [english("train.empty")]
+    assert second.button(key="start").label == english("train.start")  # not "Continue"
     job = started(first)
     second.run()
     assert compute.trainings().find(plan()) is job

@@ -374,6 +374,10 @@ UNFOLLOWED = {
         lambda q, k, v: torch.vmap(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v)(q, k, v),
         "of torch.vmap",
     ),
+    "times another": (
+        lambda q, k, v: (a := torch.softmax(q @ k.mT, -1)) * torch.full_like(a, 0.9) @ v,
+        "its weights went through mul",
+    ),
     "sharpened": (sharpened, "its weights went through div"),
     "changed where torch does not see": (changed_where_torch_does_not_see, "was not followed"),
     "column set": (column_set, "its scores went through setitem"),

@@ -221,10 +221,14 @@ def test_the_edition_increases_once_for_each_change_of_weights(tmp_path, monkeyp
     monkeypatch.setattr(checkpoints, "edition", lambda: 5)
     command.main([ENGLISH, "--out", str(tmp_path)])
     assert edition() == 5  # the same weights again
+    (tmp_path / f"{ENGLISH}.safetensors").write_bytes(b"cut off")
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    assert edition() == 6
+    monkeypatch.setattr(checkpoints, "edition", lambda: 6)
     longer = replace(TINY[0], steps=STEPS + 1)
     monkeypatch.setattr(checkpoints, "PLANS", (longer,))
     command.main([ENGLISH, "--out", str(tmp_path)])
-    assert edition() == 6
+    assert edition() == 7
 
 
 class PowerCut(BaseException):
