@@ -16,7 +16,7 @@ from mha_core.differences import student
 from mha_core.differences.flow import Flow, Run
 from mha_core.differences.formula import DROPOUT, MISTAKES, STAGES, Mistake, Products, stages
 from mha_core.differences.projections import ROLES, Learned, learned_matrices, products
-from mha_core.differences.search import ROUNDING, causes, distance, gives, rounding
+from mha_core.differences.search import HIDING, ROUNDING, causes, distance, gives, rounding
 from mha_core.differences.student import BATCH, Case, Form, Signature
 from mha_core.errors import MhaError, one_of
 
@@ -245,16 +245,17 @@ def _explained(report: Report, attempts: Sequence[Attempt], file: str) -> Report
     for pairs, attempt in product((False, True), attempts):
         if found := causes(attempt.given, attempt.wanted, report.rounding, pairs=pairs):
             break
-    else:
-        attempt = attempts[0]
+    else:  # the way of calling the module that explains most of its code
+        attempt = max(attempts, key=lambda one: (_is_computed(one), _first_unknown(one, report.rounding)))
     report = replace(report, equal=False, causes=tuple(found), runs=len(attempt.given))
     report = report.noting(attempt.note)
     right = stages(attempt.given[0])
     right.setdefault("output", right["concat"])
     if not found:
-        matrix, line = _first_unknown(right, attempt.flow, report.rounding)
+        stage, at = _first_unknown(attempt, report.rounding)
         [output] = attempt.wanted[0].values()
-        return _at(replace(report, matrix=matrix, distance=distance(right["output"], output)), line, file)
+        report = replace(report, matrix=list(right)[stage], distance=distance(right["output"], output))
+        return _at(report, attempt.flow.results[at].line if at >= 0 else None, file)
     wrong = stages(attempt.given[0], *found[0])
     wrong.setdefault("output", wrong["concat"])
     matrix = next(name for name in right if distance(right[name], wrong[name]) > report.rounding)
@@ -283,16 +284,45 @@ def _place(matrices: Sequence[Tensor], flow: Flow, tolerance: float) -> int | No
     return min((place for place in places if place is not None), default=None)
 
 
-def _first_unknown(right: Mapping[str, Tensor], flow: Flow, tolerance: float) -> tuple[str, int | None]:
-    """The first right matrix that was not computed, after the last that was, and what came instead."""
-    names = [name for name in right if name != "masked"]
-    at = [_place([right[name]], flow, tolerance) for name in names]
+def _first_unknown(attempt: Attempt, tolerance: float) -> tuple[int, int]:
+    """The first right matrix that was not computed, after the last that was, and what came instead.
+
+    The first is the number of a stage, the second one of a result of the run, or −1 where none fits.
+    """
+    right = stages(attempt.given[0])
+    names, results = [name for name in right if name != "masked"], attempt.flow.results
+    at = [_place([right[name]], attempt.flow, tolerance) for name in names]
     if None in at[:3]:
-        return names[at.index(None)], None
+        return at.index(None), -1
     last = max(nth for nth, place in enumerate(at) if place is not None)
     name = names[min(last + 1, len(names) - 1)]
-    later = flow.results[(at[last] or 0) + 1 :]
-    return name, next((one.line for one in later if one.value.numel() == right[name].numel()), None)
+    later = range((at[last] or 0) + 1, len(results))
+    fitting = [place for place in later if results[place].value.numel() == right[name].numel()]
+    hidden = {place: int((results[place].value < HIDING).sum()) for place in fitting}
+    whole = int((right["masked"] < HIDING).sum())
+    for place in fitting:
+        goes_on = hidden[place] == whole or hidden[place] < max(hidden.values())  # with the next of two masks
+        if not (goes_on and _hides_rightly(results[place].value, right, tolerance)):
+            return list(right).index(name), place
+    return list(right).index(name), -1
+
+
+def _is_computed(attempt: Attempt) -> bool:
+    """Whether the module gives numbers in every run, as it may not for a mask that has another form."""
+    runs = zip(attempt.given, attempt.wanted, strict=True)
+    return all(
+        distance(stages(given)[name], one) < torch.inf for given, run in runs for name, one in run.items()
+    )
+
+
+def _hides_rightly(value: Tensor, right: Mapping[str, Tensor], tolerance: float) -> bool:
+    """Whether a result is the scores without keys that are to be hidden, all of them or some."""
+    if value.shape != right["masked"].shape:
+        return False
+    hidden = value < HIDING
+    scores = (right[name].masked_fill(hidden, -torch.inf) for name in ("raw", "scaled"))
+    is_allowed = not (hidden & (right["masked"] >= HIDING)).any()
+    return is_allowed and any(distance(one, value) <= tolerance for one in scores)
 
 
 def _example(wrong: Tensor, right: Tensor) -> str:

@@ -109,6 +109,7 @@ def test_the_line_that_made_the_matrix_is_shown_with_what_it_should_be(written, 
     ("code", "old", "new", "matrix"),
     [
         (EINSUM, "scores.softmax(dim=-1)", "scores.relu()", "weights"),
+        (EINSUM, "masked_fill(~keep,", "masked_fill(torch.ones(n, n).triu(3) > 0,", "weights"),
         (LINEAR, "return self.W_o(out)", "return query + self.W_o(out)", "output"),
         (LINEAR, "self.W_q(query)", "query @ self.W_q.weight.T + self.W_v.bias", "q"),
         (
@@ -122,6 +123,7 @@ def test_the_line_that_made_the_matrix_is_shown_with_what_it_should_be(written, 
 def test_what_no_known_mistake_explains_is_said_to_be_unknown(written, code, old, new, matrix):
     report = check(written(changed(code, old, new)))
     assert (report.equal, report.causes, report.matrix) == (False, (), matrix)
+    assert report.code == "" if matrix == "q" else new in report.code
     assert "Cause unknown" in str(report)
 
 
