@@ -296,13 +296,16 @@ def _first_unknown(attempt: Attempt, tolerance: float) -> tuple[int, int]:
         return at.index(None), -1
     last = max(nth for nth, place in enumerate(at) if place is not None)
     name = names[min(last + 1, len(names) - 1)]
-    later = range((at[last] or 0) + 1, len(results))
-    fitting = [place for place in later if results[place].value.numel() == right[name].numel()]
-    hidden = {place: int((results[place].value < HIDING).sum()) for place in fitting}
+    fitting = {
+        place: value
+        for place, (value, _) in enumerate(results)
+        if place > (at[last] or 0) and value.numel() == right[name].numel() and value.is_floating_point()
+    }
+    hidden = {place: int((value < HIDING).sum()) for place, value in fitting.items()}
     whole = int((right["masked"] < HIDING).sum())
-    for place in fitting:
+    for place, value in fitting.items():
         goes_on = hidden[place] == whole or hidden[place] < max(hidden.values())  # with the next of two masks
-        if not (goes_on and _hides_rightly(results[place].value, right, tolerance)):
+        if not (goes_on and _hides_rightly(value, right, tolerance)):
             return list(right).index(name), place
     return list(right).index(name), -1
 
