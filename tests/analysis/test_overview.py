@@ -130,6 +130,7 @@ def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
         np.testing.assert_allclose(weights, pooled(layer, head, side), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pictures_are_as_large_as_the_text_and_at_most_32_pixels():
     for n_tokens, side in ((1, 1), (13, 13), (32, 32), (61, 32)):
         seen = overview(mha.trace("a " * n_tokens, h=2, d_model=4, layers=2))

@@ -113,6 +113,7 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(random_model):
             assert n == rows.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_an_untrained_model_has_no_labels(language):
     model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)

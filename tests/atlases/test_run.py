@@ -32,6 +32,7 @@ def mini(out: Path, texts="small", **options) -> mha.Atlas:
 # The same files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"batch": 3}, {"workers": 2}], ids=["batches", "processes"])
 def test_an_atlas_has_the_same_files_however_it_is_run(options, made, tmp_path):
     mini(tmp_path / "a", **options)

@@ -184,6 +184,7 @@ def test_the_command_prints_json_and_fails_for_a_fault(written, capsys):
     assert "ends the program" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_code_that_never_ends_is_stopped(written):
     run = [sys.executable, "-m", "mha_core", "check", "--timeout", "1", str(written("while True: pass"))]
     done = subprocess.run(run, capture_output=True, text=True, cwd=resources.path(), timeout=120)

@@ -43,6 +43,7 @@ def sentences(app) -> list[str]:
     return [markdown.value for markdown in app.main.markdown]
 
 
+@pytest.mark.slow
 def test_figures_tables_and_sentences_have_the_numbers_of_the_models(open_head_counts, english):
     app = open_head_counts(text="How are you?", twin="")
     assert [line["name"] for line in figure(app, "sweep_measured")["data"]] == [
@@ -76,6 +77,7 @@ def test_figures_tables_and_sentences_have_the_numbers_of_the_models(open_head_c
     assert english("head_counts.paper", **paper) in said
 
 
+@pytest.mark.slow
 def test_other_numbers_make_other_sentences(open_head_counts, english):
     entries = [entry(h, accuracy=0.9) for h in (1, 2, 4, 8)]
     entries[1] |= {"parameters": 5, "cpu_seconds": None}

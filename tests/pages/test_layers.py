@@ -79,6 +79,7 @@ def test_a_layer_without_softmax_shows_its_matrix_and_sums(on, folder, english, 
     assert drawn(app, "gate").shape == (len(matrix), parity.config("qwen3_next").head_dim)
 
 
+@pytest.mark.slow
 def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app = on("qwen3_next")
     app.get_by_key("place").set_value(2).run()

@@ -107,6 +107,7 @@ def test_a_score_of_a_real_model_is_split_by_its_writers(opened, given, folder, 
     assert not any(" 3 · " in name for name in drawn["rows"] + drawn["columns"])
 
 
+@pytest.mark.slow
 def test_a_logit_of_a_real_model_is_drawn_by_its_writers(opened_on, given, folder, component):
     given("gpt2")
     link = {"source": "model", "model": folder("gpt2"), "token": 4}
@@ -125,6 +126,7 @@ def test_a_logit_of_a_real_model_is_drawn_by_its_writers(opened_on, given, folde
         assert ("ledger_ask" in keys(app)) == offers, kind
 
 
+@pytest.mark.slow
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
     app = on_model("t5", WHAT_IF, target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
     cut = [edits.Hide(kind="cross", layer=1, rows=0, keys=0)]

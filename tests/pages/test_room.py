@@ -108,6 +108,7 @@ def test_a_wrong_code_is_refused_in_a_sentence(code, rooms, opened_on, component
     assert app.text_input(key="room_typed").value == ""
 
 
+@pytest.mark.slow
 def test_wrong_codes_are_few_a_minute(rooms, opened_on, component, desk, invitation, monkeypatch):
     quota = server_rooms.WRONG_CODES
     for code in (desk.code, "AAAAAA") * quota.most.visitor:  # wrong invitations do not count

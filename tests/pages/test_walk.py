@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.bench import bench_walk
 
 
+@pytest.mark.slow
 def test_a_run_of_heads_enters_no_more_files_than_its_ceilings():
     # In a process of its own: what earlier tests have left behind would count, too.
     run = subprocess.run([sys.executable, bench_walk.__file__], capture_output=True, text=True, check=True)

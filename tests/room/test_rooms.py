@@ -210,6 +210,7 @@ def test_two_tabs_of_one_student_keep_one_answer(desk, sit):
     assert answered(desk) == [(1, 1, 1, kept[0])]
 
 
+@pytest.mark.slow
 def test_fifty_students_join_and_answer_at_once_and_all_acts_of_the_teacher_count(rooms, key, desk):
     tokens = at_once(50, lambda number: rooms.join(key.code, f"student {number}"))
     assert sorted(one.number for one in desk.students()) == [*range(1, 51)]

@@ -56,6 +56,7 @@ def test_the_error_function_of_its_gelu_is_exact(javascript):
     assert found == pytest.approx([math.erf(place) for place in places], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_every_character_is_compared_as_python_compares_it(javascript):
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
     code = 'return [...JSON.parse(new TextDecoder().decode(file("every")))].map(normalized);'

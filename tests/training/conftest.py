@@ -45,6 +45,7 @@ class Corpus:
             + [grammar.pair(rng, "agreement", split) for _ in range(60)]
             for split in ("validation", "test")
         }
+        self.listed = {*self.words.known}
         self.known = [*self.train, *self.held_out["validation"], *self.held_out["test"]]
 
     def nouns(self, sentence: Sentence) -> tuple[Noun, ...]:

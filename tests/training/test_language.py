@@ -35,9 +35,7 @@ def answers(sentence: Sentence) -> dict[tuple[int, str], int | None]:
 
 
 def it_has_known_words_after_cls(c, s, t):
-    return (
-        s.words[0] == START and set(c.words.known).issuperset(s.words[1:]) and 2 <= len(s.words) <= MAX_WORDS
-    )
+    return s.words[0] == START and {*s.words[1:]} <= c.listed and 2 <= len(s.words) <= MAX_WORDS
 
 
 def every_word_has_a_part_of_speech(c, s, t):

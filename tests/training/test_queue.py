@@ -191,6 +191,7 @@ def test_a_training_runs_while_any_user_wants_it_and_resumes_where_it_was(traini
     assert job.records[-1].step == 20
 
 
+@pytest.mark.slow
 def test_a_waiting_training_that_nobody_wants_never_starts_and_leaves_nothing(trainings, hold_steps):
     first = trainings.start(plan(steps=2), "anna")
     until(lambda: first.state == "running")
@@ -220,6 +221,7 @@ def test_a_failed_training_reports_its_error_and_the_queue_continues(trainings, 
     assert trainings.start(plan(seed=1), "anna") is not bad
 
 
+@pytest.mark.slow
 def test_the_queue_and_a_users_places_in_it_are_limited_and_freed_on_leaving(trainings, hold_steps):
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")

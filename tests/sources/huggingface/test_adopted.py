@@ -245,6 +245,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 def test_a_model_that_has_changed_since_is_traced_as_it_is_now(subtests):
     for name, change in CHANGES.items():
         with subtests.test(name):
