@@ -160,7 +160,7 @@ def code(text: str, *, wraps: bool = False) -> None:
     button = (
         f'<button type="button" data-copy="{copy}" data-copied="{copied}" aria-live="polite">{copy}</button>'
     )
-    kind = "shown-code wraps" if wraps else "shown-code"
+    kind = "code-block wraps" if wraps else "code-block"
     st.html(f'<div class="{kind}"><pre tabindex="0">{escape(text.strip())}</pre>{button}</div>')
 
 

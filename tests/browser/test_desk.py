@@ -108,7 +108,7 @@ def test_the_secret_is_in_no_request_no_log_and_no_query_and_an_old_one_opens_no
     page.get_by_role("button", name="Your link to this desk").click()
     press(page, "Make a new link")
     expect(page.get_by_text("You have a new link.")).to_be_visible()
-    link = page.locator(".shown-code pre").inner_text().strip()
+    link = page.locator(".code-block pre").inner_text().strip()
     assert link.startswith(f"{school.app}/lessons?desk={key.code}#")
     assert key.secret not in link
     page.reload()

@@ -56,7 +56,7 @@ def test_three_questions_are_made_in_few_acts_and_given_out(visit, app, settled,
     assert (saved["title"], saved["paper"]) == ("Whose hunger?", "Draw it again.")
     assert [screen["kind"] for screen in saved["screens"]] == ["point", "draw", "flip"]
     assert [screen.get("light", False) for screen in saved["screens"]] == [False, True, False]
-    link = page.locator(".shown-code pre", has_text="lesson=own").inner_text()
+    link = page.locator(".code-block pre", has_text="lesson=own").inner_text()
 
     click("button", "Try it as a student")
     expect(page.locator(".lesson .place")).to_have_text("1 of 3")

@@ -105,7 +105,7 @@ def test_one_step_fills_a_screen_and_moves_without_the_server(on_steps, settled)
     page.keyboard.press("End")
     page.locator("[data-testid=stMain]").evaluate("main => main.scrollTo(0, main.scrollHeight)")
     expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
-    shown = page.locator(".shown-code:visible")
+    shown = page.locator(".code-block:visible")
     page.context.grant_permissions(["clipboard-read"])
     shown.get_by_role("button", name="Copy").press("Enter")
     expect(shown.get_by_role("button", name="Copied")).to_be_visible()

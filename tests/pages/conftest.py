@@ -153,7 +153,7 @@ def codes(app: AppTest) -> list[str]:
     shown = "".join(one.body for one in app.get("html"))
     return [
         html.unescape(code)
-        for code in re.findall(r'class="shown-code.*?<pre.*?>(.*?)</pre>', shown, re.DOTALL)
+        for code in re.findall(r'class="code-block.*?<pre.*?>(.*?)</pre>', shown, re.DOTALL)
     ]
 
 

@@ -5,7 +5,7 @@ const COPIED = 2000; // milliseconds in which the button says so
 
 export function copyCode() {
   document.addEventListener("click", (event) => {
-    const button = targetOf(event)?.closest(".shown-code > button");
+    const button = targetOf(event)?.closest(".code-block > button");
     const code = button?.previousElementSibling;
     if (!(button instanceof HTMLElement && code)) return;
     getSelection()?.selectAllChildren(code);
